@@ -1,0 +1,188 @@
+"""The nouns of the harness: entries, cases and the closed vocabularies they are made of.
+
+Nothing here imports torch: listing, planning and collection stay instant.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Stage(StrEnum):
+    """Where a job is, announced before it is entered, in the order they happen."""
+
+    IMPORT = "import"
+    FETCH = "fetch"
+    BUILD = "build"
+    INPUTS = "inputs"
+    REFERENCE = "reference"
+    TO_DEVICE = "to-device"
+    COMPILE = "compile"
+    RUN = "run"
+    COMPARE = "compare"
+
+
+class Phase(StrEnum):
+    """What of a model is exercised."""
+
+    FORWARD = "forward"
+    GENERATE = "generate"
+    TRAIN = "train"
+
+
+class Mode(StrEnum):
+    """How a target executes a model."""
+
+    STRICT_EAGER = "strict-eager"
+    DEFER_AND_FUSE = "defer-and-fuse"
+    EAGER = "eager"
+    COMPILED = "compiled"
+
+
+class Dtype(StrEnum):
+    """Floating-point type of parameters and floating-point inputs (torch's own names)."""
+
+    FLOAT32 = "float32"
+    BFLOAT16 = "bfloat16"
+    FLOAT16 = "float16"
+
+
+class Profile(StrEnum):
+    """Shape of the inputs: `padded` is batch 2 with one padded row, `single` is batch 1 of another size."""
+
+    PADDED = "padded"
+    SINGLE = "single"
+
+
+class Weights(StrEnum):
+    """Where the parameters come from: seeded on a reduced config, or a real checkpoint."""
+
+    SYNTHETIC = "synthetic"
+    HUB = "hub"
+
+
+class Evidence(StrEnum):
+    """How strong a result is, strongest first."""
+
+    REAL_WEIGHTS = "real-weights"
+    CONFIG_FAITHFUL = "config-faithful"
+    ARCHITECTURE_DEFAULT = "architecture-default"
+
+
+class Group(StrEnum):
+    """Who a verdict speaks about."""
+
+    PASS = "pass"
+    BACKEND = "backend"
+    MODEL = "model"
+    ENVIRONMENT = "environment"
+    HARNESS = "harness"
+
+
+class Verdict(StrEnum):
+    """How a case ended. Closed: every case ends in exactly one of these.
+
+    Each member carries the group it speaks about and its meaning in one line.
+    """
+
+    group: Group
+    meaning: str
+
+    def __new__(cls, value: str, group: Group, meaning: str) -> Verdict:
+        member = str.__new__(cls, value)
+        member._value_ = value
+        member.group = group
+        member.meaning = meaning
+        return member
+
+    PASS = "PASS", Group.PASS, "every output leaf is within its noise budget"
+
+    NONFINITE_DEVICE_ONLY = "NONFINITE_DEVICE_ONLY", Group.BACKEND, "NaN or infinity where the reference is finite"
+    NONFINITE_REFERENCE_ONLY = (
+        "NONFINITE_REFERENCE_ONLY",
+        Group.BACKEND,
+        "finite where the reference is NaN or infinite",
+    )
+    NUMERIC_MISMATCH = "NUMERIC_MISMATCH", Group.BACKEND, "an output leaf is outside its noise budget"
+    WRONG_STRUCTURE = "WRONG_STRUCTURE", Group.BACKEND, "output keys or lengths differ from the reference"
+    WRONG_SHAPE = "WRONG_SHAPE", Group.BACKEND, "an output leaf has another shape than the reference"
+    WRONG_DTYPE = "WRONG_DTYPE", Group.BACKEND, "an output leaf has another dtype than the reference"
+    WRONG_DEVICE = "WRONG_DEVICE", Group.BACKEND, "a parameter, buffer or output is not on the target"
+    NOT_EXECUTED = "NOT_EXECUTED", Group.BACKEND, "the target executed no program"
+    UNSUPPORTED_OP = "UNSUPPORTED_OP", Group.BACKEND, "the backend does not implement an operator"
+    LOAD_ERROR = "LOAD_ERROR", Group.BACKEND, "the model could not be loaded onto the target"
+    COMPILE_ERROR = "COMPILE_ERROR", Group.BACKEND, "the backend's compiler refused the model"
+    RUN_ERROR = "RUN_ERROR", Group.BACKEND, "the target raised an error while running"
+    OOM_DEVICE = "OOM_DEVICE", Group.BACKEND, "the target ran out of its own memory"
+    CRASH = "CRASH", Group.BACKEND, "the process was killed by a signal of its own making"
+    EXITED = "EXITED", Group.BACKEND, "the process ended without delivering a result"
+    TIMEOUT = "TIMEOUT", Group.BACKEND, "a stage exceeded its wall limit"
+
+    BUILD_ERROR = "BUILD_ERROR", Group.MODEL, "the model could not be built on CPU"
+    INPUT_ERROR = "INPUT_ERROR", Group.MODEL, "no valid inputs could be made for the model"
+    REFERENCE_ERROR = "REFERENCE_ERROR", Group.MODEL, "the model does not run on CPU"
+    NONFINITE_REFERENCE = "NONFINITE_REFERENCE", Group.MODEL, "the reference itself is NaN or infinite"
+    NONDETERMINISTIC_REFERENCE = "NONDETERMINISTIC_REFERENCE", Group.MODEL, "two CPU runs of the reference differ"
+    WEAK_REFERENCE = (
+        "WEAK_REFERENCE",
+        Group.MODEL,
+        "the reference is constant or empty: it cannot tell right from wrong",
+    )
+
+    DEPENDENCY_MISSING = "DEPENDENCY_MISSING", Group.ENVIRONMENT, "a Python package the model needs is not installed"
+    EMULATION_LIMIT = (
+        "EMULATION_LIMIT",
+        Group.ENVIRONMENT,
+        "the stand-in cannot run this; says nothing about the backend",
+    )
+    BACKEND_UNAVAILABLE = "BACKEND_UNAVAILABLE", Group.ENVIRONMENT, "the target's device cannot be used here"
+    DEVICE_BUSY = "DEVICE_BUSY", Group.ENVIRONMENT, "another process owns the device"
+    OOM_HOST = "OOM_HOST", Group.ENVIRONMENT, "the host ran out of memory"
+    DISK_FULL = "DISK_FULL", Group.ENVIRONMENT, "no space left to write"
+    CHECKPOINT_MISSING = "CHECKPOINT_MISSING", Group.ENVIRONMENT, "the real checkpoint is not on this machine"
+
+    HARNESS_ERROR = "HARNESS_ERROR", Group.HARNESS, "the harness itself failed; says nothing about the model"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One model of a list.
+
+    `revision` is a commit sha or empty where unknown; `params` is the real model's
+    parameter count or None where unknown; `package` names the installed Python package
+    that carries the real checkpoint of a `hub`-weights entry, empty otherwise.
+    """
+
+    model_id: str
+    revision: str
+    library: str
+    model_type: str
+    model_class: str
+    family: str
+    task: str
+    params: int | None
+    tier: str
+    weights: Weights = Weights.SYNTHETIC
+    package: str = ""
+
+    @property
+    def id(self) -> str:
+        """Readable, unique in a list, glob-able: `bert/BertModel/google-bert/bert-base-uncased/synthetic`."""
+        return "/".join((self.model_type, self.model_class, self.model_id, self.weights))
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """An entry in one phase, mode, dtype and input profile, on whatever target the run has."""
+
+    entry: Entry
+    phase: Phase
+    mode: Mode
+    dtype: Dtype
+    profile: Profile
+
+    @property
+    def id(self) -> str:
+        """Stable and glob-able; also the last part of the pytest node id."""
+        return "/".join((self.entry.id, self.phase, self.mode, self.dtype, self.profile))

@@ -1,0 +1,1 @@
+"""Running a model: what it returns, what the truth is, and whether it really ran where it should."""

@@ -1,0 +1,43 @@
+"""What each phase does with a loaded model. The same function serves the CPU reference and every target."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from harness.cases import Phase
+
+
+def run(phase: Phase, model: Callable[..., Any], inputs: dict[str, Any], seed: int) -> Any:
+    """Run one phase of `model` (a module, or its compiled form) and return its raw output.
+
+    `inputs` are keyword arguments already on the model's device. The CPU generator is reseeded,
+    so that a model that draws on CPU draws the same on both sides.
+    """
+    torch.manual_seed(seed)
+    match phase:
+        case Phase.FORWARD:
+            with torch.no_grad():
+                return model(**inputs)
+        case Phase.GENERATE | Phase.TRAIN:
+            raise NotImplementedError(f"phase {phase} is not available yet; use {Phase.FORWARD}")
+
+
+def moved(inputs: dict[str, Any], device: str) -> dict[str, Any]:
+    """`inputs` with every tensor copied to `device`, nested lists, tuples and dicts included."""
+
+    def move(value: Any) -> Any:
+        match value:
+            case torch.Tensor():
+                # a clone, so that an in-place change by the model cannot reach the next run's inputs
+                return value.to(device) if value.device.type != device else value.clone()
+            case dict():
+                return {key: move(item) for key, item in value.items()}
+            case list() | tuple():
+                return type(value)(move(item) for item in value)
+            case _:
+                return value
+
+    return move(inputs)

@@ -1,0 +1,52 @@
+"""The CPU reference of a case: the truth in float64, and the CPU's own answer at the case's dtype."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from harness.cases import Dtype, Phase, Verdict
+from harness.execution import outputs, phases
+from harness.inputs import cast
+from harness.numerics import reference_health
+from harness.numerics.judge import Leaves
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """Output leaves of the truth (float64) and of the CPU at the case's dtype, on CPU."""
+
+    truth: Leaves
+    cpu: Leaves
+
+    def save(self, path: Path) -> None:
+        """Write with `torch.save`."""
+        torch.save({"truth": self.truth, "cpu": self.cpu}, path)
+
+    @classmethod
+    def read(cls, path: Path) -> Reference:
+        """Read what `save` wrote (tensors only, no code is run)."""
+        return cls(**torch.load(path, weights_only=True))
+
+
+def compute(
+    model: torch.nn.Module, inputs: dict[str, Any], *, phase: Phase, dtype: Dtype, seed: int
+) -> tuple[Reference, tuple[Verdict, str] | None]:
+    """Run the reference twice at `dtype`, then once in float64 from the same (rounded) weights and inputs.
+
+    `model` is loaded on CPU at `dtype` and is left in float64. Returns the reference and, where it is
+    not fit to judge by, the verdict that says so with one line of why.
+    """
+    given = cast(inputs, dtype)
+    first, second = (outputs.leaves(phases.run(phase, model, phases.moved(given, "cpu"), seed)) for _ in range(2))
+    first, second = _owned(first), _owned(second)
+    truth = _owned(outputs.leaves(phases.run(phase, model.double(), cast(given, "float64"), seed)))
+    return Reference(truth, first), reference_health.diagnose(truth, first, second)
+
+
+def _owned(leaves: Leaves) -> Leaves:
+    """Contiguous copies that share nothing with the model or with each other."""
+    return {path: leaf.detach().clone(memory_format=torch.contiguous_format) for path, leaf in leaves.items()}

@@ -1,0 +1,90 @@
+"""Checkpoints and references kept across processes and nights, keyed by everything that can change them."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import platform
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from harness.cases import Case, Entry
+
+INPUTS, REFERENCE, META = "inputs.pt", "reference.pt", "meta.json"
+_PACKAGES = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "accelerate")
+_SOURCES = ("models", "inputs", "execution", "numerics")
+
+
+def checkpoint_folder(cache: Path, entry: Entry, seed: int) -> Path:
+    """Where the synthetic checkpoint of `entry` lies, whether or not it exists yet."""
+    return cache / "checkpoints" / _key(entry=asdict(entry), seed=seed)
+
+
+def reference_folder(cache: Path, case: Case, seed: int) -> Path:
+    """Where the reference of `case` lies, whether or not it exists yet. The mode does not matter to it."""
+    key = _key(entry=asdict(case.entry), seed=seed, phase=case.phase, dtype=case.dtype, profile=case.profile)
+    return cache / "references" / key
+
+
+def read_meta(folder: Path) -> dict[str, Any] | None:
+    """What a reference job published in `folder`, or None where it is absent, damaged or its checkpoint is gone."""
+    try:
+        meta = json.loads((folder / META).read_text())
+        whole = all((folder / name).stat().st_size == size for name, size in meta["sizes"].items())
+    except (OSError, ValueError, KeyError):
+        return None
+    return meta if whole and Path(meta["checkpoint"], "config.json").exists() else None
+
+
+@contextmanager
+def published(folder: Path) -> Iterator[Path]:
+    """A temporary folder that becomes `folder` at once on success, replacing what was there, and vanishes on error."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".making-") as scratch:
+        making = Path(scratch, "new")
+        making.mkdir()
+        yield making
+        try:
+            os.rename(making, folder)
+        except OSError:  # a damaged one is in the way, or another worker was first: its content is the same
+            shutil.rmtree(folder, ignore_errors=True)
+            os.rename(making, folder)
+
+
+def _key(**parts: Any) -> str:
+    text = json.dumps(parts | _everything_else(), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+@functools.cache
+def _everything_else() -> dict[str, Any]:
+    """Versions, processor and the harness's own source: a reference made by other code is another reference."""
+    versions = {name: metadata.version(name) for name in _PACKAGES}
+    return {"versions": versions, "processor": _processor(), "source": _source_hash()}
+
+
+def _processor() -> str:
+    """CPU model and instruction sets, since they choose the kernels that round."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    return "\n".join(sorted({line for line in lines if line.startswith(("model name", "flags", "Features"))}))
+
+
+def _source_hash() -> str:
+    harness = Path(__file__).parent.parent
+    files = [f for room in _SOURCES for f in (harness / room).rglob("*.py")]
+    files += (harness.parent / "model_lists" / "recipes").glob("*.toml")
+    digest = hashlib.sha256()
+    for file in sorted(files):
+        digest.update(str(file.relative_to(harness.parent)).encode() + b"\0" + file.read_bytes() + b"\0")
+    return digest.hexdigest()

@@ -1,0 +1,66 @@
+"""From an error or a death to a verdict: the one place that says whose failure it was."""
+
+from __future__ import annotations
+
+import errno
+from typing import Any
+
+from harness.cases import Group, Stage, Verdict
+from harness.jobs.supervisor import Outcome
+from harness.targets.base import Target
+
+_BY_TYPE = {
+    "BuildError": Verdict.BUILD_ERROR,
+    "CheckpointMissing": Verdict.CHECKPOINT_MISSING,
+    "DependencyMissing": Verdict.DEPENDENCY_MISSING,
+    "InputError": Verdict.INPUT_ERROR,
+    "MemoryError": Verdict.OOM_HOST,
+    "OutputError": Verdict.HARNESS_ERROR,
+    "TargetUnavailable": Verdict.BACKEND_UNAVAILABLE,
+    "WrongDevice": Verdict.WRONG_DEVICE,
+}
+_ON_CPU = {
+    Stage.IMPORT: Verdict.BUILD_ERROR,
+    Stage.FETCH: Verdict.BUILD_ERROR,
+    Stage.BUILD: Verdict.BUILD_ERROR,
+    Stage.INPUTS: Verdict.INPUT_ERROR,
+    Stage.REFERENCE: Verdict.REFERENCE_ERROR,
+}
+_ON_TARGET = {
+    Stage.TO_DEVICE: Verdict.LOAD_ERROR,
+    Stage.COMPILE: Verdict.COMPILE_ERROR,
+    Stage.RUN: Verdict.RUN_ERROR,
+    Stage.COMPARE: Verdict.HARNESS_ERROR,
+}
+
+
+def of_error(error: dict[str, Any], stage: Stage, target: Target | None) -> Verdict:
+    """The verdict for an exception that a job reported; `target` is None on the CPU side."""
+    if error["errno"] in (errno.ENOSPC, errno.EDQUOT):
+        return Verdict.DISK_FULL
+    if error["type"] in _BY_TYPE:
+        return _BY_TYPE[error["type"]]
+    if target is None:
+        return _ON_CPU.get(stage, Verdict.HARNESS_ERROR)
+    return target.diagnose(error["detail"], stage) or _ON_TARGET.get(stage, Verdict.HARNESS_ERROR)
+
+
+def of_death(outcome: Outcome, target: Target | None) -> tuple[Verdict, str]:
+    """The verdict for a process that delivered no result, and one line of why."""
+    stage = outcome.stage
+    if outcome.overdue is not None:
+        what, verdict = f"stage {stage} exceeded its limit of {outcome.overdue:g} s", Verdict.TIMEOUT
+    elif outcome.garbage:
+        what, verdict = f"wrote something else than a message in stage {stage}: {outcome.garbage}", Verdict.EXITED
+    elif outcome.signal:
+        what, verdict = f"killed by {outcome.signal} in stage {stage}", Verdict.CRASH
+    else:
+        code = "unknown status" if outcome.exit_code is None else f"exit code {outcome.exit_code}"
+        what, verdict = f"ended without a result in stage {stage} ({code})", Verdict.EXITED
+    if target is None:
+        return _ON_CPU.get(stage, Verdict.HARNESS_ERROR), f"the reference process {what}"
+    if verdict is Verdict.CRASH:
+        known = target.diagnose(outcome.log, stage)
+        if known is not None and known.group is Group.ENVIRONMENT:
+            verdict = known
+    return verdict, f"the process was {what}" if outcome.signal else f"the process: {what}"

@@ -1,0 +1,19 @@
+"""Cases as plain JSON data and back, for the way between a worker and its processes."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from harness.cases import Case, Dtype, Entry, Mode, Phase, Profile, Weights
+
+
+def of_case(case: Case) -> dict[str, Any]:
+    """`case` as JSON data."""
+    return dataclasses.asdict(case)
+
+
+def case_of(data: dict[str, Any]) -> Case:
+    """The case that `of_case` made `data` from."""
+    entry = Entry(**data["entry"] | {"weights": Weights(data["entry"]["weights"])})
+    return Case(entry, Phase(data["phase"]), Mode(data["mode"]), Dtype(data["dtype"]), Profile(data["profile"]))

@@ -1,0 +1,44 @@
+"""What the servers import before they fork: everything jobs share and no job must pay for."""
+
+from __future__ import annotations
+
+import warnings
+
+from harness import targets
+
+
+def _libraries() -> None:
+    import accelerate  # noqa: F401
+    import torch
+    import transformers.cache_utils
+    import transformers.generation
+    import transformers.modeling_utils
+    import transformers.models.auto.modeling_auto  # noqa: F401
+    from transformers.utils import logging
+
+    import harness.execution.reference
+    import harness.inputs
+    import harness.models  # noqa: F401
+
+    # One thread a process: workers fill the cores, sums are made in one order, and forking stays safe
+    # because no thread pool exists.
+    torch.set_num_threads(1)
+    logging.disable_progress_bar()
+
+
+def reference(_: str) -> dict[str, str]:
+    """Preload for CPU references: no backend is loaded, since some patch torch when they are."""
+    _libraries()
+    return {}
+
+
+def target(name: str) -> dict[str, str]:
+    """Preload for the target `name`, up to but without its device client. Returns what `Target.describe` says.
+
+    Raises TargetUnavailable.
+    """
+    warnings.simplefilter("once")
+    chosen = targets.resolve(name)
+    chosen.preload()
+    _libraries()
+    return chosen.describe()

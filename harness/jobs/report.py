@@ -1,0 +1,49 @@
+"""What a job's process tells its supervisor: the stage it enters, then one result."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from typing import Any
+
+from harness.cases import Stage
+from harness.jobs.channel import Channel
+
+TEXT_CHARACTERS = 16_000
+"""Longest error text that travels; head and tail are kept, since both tell."""
+
+
+class Report:
+    """Announces stages before they are entered and delivers the result."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self.stage: Stage | None = None
+
+    def enter(self, stage: Stage) -> None:
+        """Announce `stage`."""
+        self.stage = stage
+        self._channel.send({"stage": stage, "at": time.monotonic()})
+
+    def deliver(self, **result: Any) -> None:
+        """Deliver the result of the job; the process ends after it."""
+        self._channel.send({"result": result, "at": time.monotonic()})
+
+    def fail(self, error: BaseException) -> None:
+        """Deliver an exception as the result."""
+        self.deliver(
+            error={
+                "type": type(error).__name__,
+                "errno": getattr(error, "errno", None),
+                "message": clipped(str(error) or type(error).__name__),
+                "detail": clipped("".join(traceback.format_exception(error))),
+            }
+        )
+
+
+def clipped(text: str) -> str:
+    """`text`, with its middle left out where it is too long to travel."""
+    if len(text) <= TEXT_CHARACTERS:
+        return text
+    half = TEXT_CHARACTERS // 2
+    return f"{text[:half]}\n[... {len(text) - 2 * half} characters left out ...]\n{text[-half:]}"

@@ -1,0 +1,311 @@
+"""Runs cases, one after the other, each in processes of its own, and turns whatever happens into a record."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from harness.cases import Case, Entry, Evidence, Stage, Verdict
+from harness.jobs import cache as caches
+from harness.jobs import death, device_lock
+from harness.jobs.payload import of_case
+from harness.jobs.supervisor import Child, Limits, Outcome, Server, ServerFailed, supervise
+from harness.records import Counters, Leaf, Record
+from harness.targets.base import Target, TargetUnavailable
+
+_SECRETS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_HUB_TOKEN")
+
+
+class JobRunner:
+    """Runs cases on one target from one worker process, which itself imports no torch.
+
+    Two servers are forked from: one preloaded with the target, and, only when a reference is not
+    cached, one that never loads a backend. Consecutive cases of an entry share a process that has
+    imported the model's code; every case runs in a fresh fork of it. Use as a context manager.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        cache: Path,
+        *,
+        limits: Limits = Limits(),  # noqa: B008 - frozen
+        seed: int = 0,
+        worker: str = "main",
+        on_stage: Callable[[Case, Stage], None] | None = None,
+    ) -> None:
+        self.target, self.cache, self.limits, self.seed, self.worker = target, cache, limits, seed, worker
+        self._on_stage = on_stage or (lambda case, stage: None)
+        self._target_server: Server | None = None
+        self._reference_server: Server | None = None
+        self._described: dict[str, str] | ServerFailed | None = None
+        self._model: tuple[Entry, Server, Child] | None = None
+        self._references: dict[Path, _Prepared] = {}
+
+    def __enter__(self) -> JobRunner:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End every process this runner has started."""
+        self._drop_model()
+        for server in (self._target_server, self._reference_server):
+            if server is not None:
+                server.close()
+        self._target_server = self._reference_server = self._described = None
+
+    def start(self) -> None:
+        """Begin to start the target's server without waiting for it."""
+        if self._target_server is None:
+            environment = self._environment() | self.target.environment(self.cache)
+            self._target_server = Server.launch(
+                self.target.name, "harness.jobs.preload:target", self.target.name, environment
+            )
+
+    def describe(self) -> dict[str, str]:
+        """Provenance of what executes. Raises TargetUnavailable where the target cannot be loaded."""
+        self.start()
+        if self._described is None:
+            try:
+                self._described = self._target_server.ready()
+            except ServerFailed as failed:
+                self._described = failed
+        if isinstance(self._described, ServerFailed):
+            if self._described.kind == TargetUnavailable.__name__:
+                raise TargetUnavailable(str(self._described))
+            raise self._described
+        return self._described
+
+    def run(self, case: Case) -> Record:
+        """Run one case to its record, whatever a model or a backend does meanwhile."""
+        started, clock = datetime.now(UTC).isoformat(timespec="milliseconds"), time.monotonic()
+        record = Record(case, self.target.name, self.target.emulated, Verdict.HARNESS_ERROR, Stage.IMPORT)
+        self.start()
+        try:
+            record = self._judged(record)
+        except TargetUnavailable as unavailable:
+            record = dataclasses.replace(record, verdict=Verdict.BACKEND_UNAVAILABLE, message=str(unavailable))
+        except device_lock.DeviceBusy as busy:
+            record = dataclasses.replace(record, verdict=Verdict.DEVICE_BUSY, message=str(busy))
+        except ServerFailed as failed:
+            record = dataclasses.replace(record, message=str(failed), log=failed.log)
+            self.close()
+        return dataclasses.replace(
+            record,
+            seed=self.seed,
+            worker=self.worker,
+            started_at=started,
+            wall_seconds=time.monotonic() - clock,
+        )
+
+    def _judged(self, record: Record) -> Record:
+        case = record.case
+        self._on_stage(case, Stage.IMPORT)
+        prepared = self._prepared(case)
+        record = dataclasses.replace(record, **prepared.facts, seconds=prepared.seconds)
+        if prepared.verdict is not None:
+            return dataclasses.replace(record, verdict=prepared.verdict, **prepared.why)
+        self.describe()
+        model = self._model_process(case)
+        if isinstance(model, Outcome):
+            verdict, message = death.of_death(model, self.target)
+            return self._ended(record, model, verdict, message)
+        payload = {
+            "case": of_case(case),
+            "target": self.target.name,
+            "checkpoint": prepared.checkpoint,
+            "folder": str(caches.reference_folder(self.cache, case, self.seed)),
+            "seed": self.seed,
+        }
+        with device_lock.held(self.target, self.cache):
+            child = model.fork("harness.jobs.target_job:run", payload)
+            on_stage = lambda stage: self._on_stage(case, stage)  # noqa: E731
+            outcome = supervise(model, child, self.limits, Stage.TO_DEVICE, on_stage)
+        if outcome.status is None:
+            self._drop_model()
+        if outcome.result is None:
+            return self._ended(record, outcome, *death.of_death(outcome, self.target))
+        error = outcome.result.get("error")
+        if error is not None:
+            verdict = death.of_error(error, outcome.stage, self.target)
+            return self._ended(record, outcome, verdict, _line(error), error["detail"])
+        return self._ended(record, outcome, Verdict(outcome.result["verdict"]), outcome.result["message"])
+
+    def _ended(self, record: Record, outcome: Outcome, verdict: Verdict, message: str, detail: str = "") -> Record:
+        result = outcome.result or {}
+        counters = Counters(**result.get("counters", {}))
+        worst = result.get("worst")
+        return dataclasses.replace(
+            record,
+            verdict=verdict,
+            stage=outcome.stage,
+            message=message,
+            detail=detail,
+            log=outcome.log,
+            signal=outcome.signal,
+            exit_code=None if result else outcome.exit_code,
+            seconds=_sum(record.seconds, outcome.seconds),
+            counters=dataclasses.replace(counters, peak_host_bytes=outcome.peak_bytes),
+            leaves=result.get("leaves"),
+            latency_seconds=result.get("latency"),
+            worst=_leaf(worst) if worst else None,
+        )
+
+    def _prepared(self, case: Case) -> _Prepared:
+        """The reference of a case: from this run, from the cache, or computed now."""
+        folder = caches.reference_folder(self.cache, case, self.seed)
+        if folder in self._references:
+            return dataclasses.replace(self._references[folder], seconds={})
+        meta = caches.read_meta(folder)
+        prepared = _Prepared.of(meta, cached=True) if meta else self._compute_reference(case, folder)
+        self._references = {folder: prepared} if prepared.verdict is None else self._references | {folder: prepared}
+        return prepared
+
+    def _compute_reference(self, case: Case, folder: Path) -> _Prepared:
+        if self._reference_server is None:
+            self._reference_server = Server.launch(
+                "reference", "harness.jobs.preload:reference", "", self._environment()
+            )
+            self._reference_server.ready()
+        checkpoint = caches.checkpoint_folder(self.cache, case.entry, self.seed)
+        payload = {"case": of_case(case), "seed": self.seed, "checkpoint": str(checkpoint), "folder": str(folder)}
+        child = self._reference_server.fork("harness.jobs.reference_job:run", payload)
+        on_stage = lambda stage: self._on_stage(case, stage)  # noqa: E731
+        outcome = supervise(self._reference_server, child, self.limits, Stage.IMPORT, on_stage)
+        if outcome.status is None:
+            self._reference_server.close()
+            self._reference_server = None
+        if outcome.result is None:
+            verdict, message = death.of_death(outcome, None)
+            return _Prepared.failed(verdict, outcome, message)
+        error = outcome.result.get("error")
+        if error is not None:
+            verdict = death.of_error(error, outcome.stage, None)
+            return _Prepared.failed(verdict, outcome, _line(error), error["detail"])
+        return dataclasses.replace(_Prepared.of(outcome.result["meta"], cached=False), seconds=outcome.seconds)
+
+    def _model_process(self, case: Case) -> Server | Outcome:
+        """The process that has imported the code of the case's model, or how it failed to."""
+        if self._model is not None and self._model[0] == case.entry:
+            return self._model[1]
+        self._drop_model()
+        child = self._target_server.fork("harness.jobs.target_job:serve_model", {"case": of_case(case)})
+        server = Server.adopt(child, "model")
+        try:
+            server.ready(self.limits.of(Stage.IMPORT))
+        except ServerFailed:
+            child.kill()
+            notice = self._target_server.ended(child, self.limits.of(Stage.IMPORT)) or {"status": None}
+            outcome = Outcome(Stage.IMPORT, status=notice["status"], log=child.tail())
+            child.close()
+            return outcome
+        self._model = (case.entry, server, child)
+        return server
+
+    def _drop_model(self) -> None:
+        if self._model is None:
+            return
+        _, server, child = self._model
+        self._model = None
+        server.channel.close()  # it kills what it has forked and ends
+        if self._target_server is None or self._target_server.ended(child, self.limits.of(Stage.IMPORT)) is None:
+            child.kill()
+        child.close()
+
+    @staticmethod
+    def _environment() -> dict[str, str]:
+        """Of every job process: offline, without tokens, one thread, and no backend loaded by itself."""
+        inherited = {name: value for name, value in os.environ.items() if name not in _SECRETS}
+        return inherited | {
+            "HF_HUB_OFFLINE": "1",
+            "HF_HUB_DISABLE_TELEMETRY": "1",
+            "MKL_NUM_THREADS": "1",
+            "OMP_NUM_THREADS": "1",
+            "PYTHONUNBUFFERED": "1",
+            "TOKENIZERS_PARALLELISM": "false",
+            "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
+        }
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Prepared:
+    """A case's reference as far as the worker needs to know it: where it is, or why there is none."""
+
+    checkpoint: str = ""
+    facts: dict[str, Any] = dataclasses.field(default_factory=dict)
+    seconds: dict[str, float] = dataclasses.field(default_factory=dict)
+    verdict: Verdict | None = None
+    why: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def of(cls, meta: dict[str, Any], *, cached: bool) -> _Prepared:
+        facts = {
+            "evidence": Evidence(meta["evidence"]),
+            "synthetic_params": meta["parameters"],
+            "weights_sha256": meta["weights_sha256"],
+            "inputs_sha256": meta["inputs_sha256"],
+            "reference_cached": cached,
+        }
+        if meta["sick"]:
+            verdict, message = meta["sick"]
+            why = {"stage": Stage.REFERENCE, "message": message}
+            return cls(meta["checkpoint"], facts, verdict=Verdict(verdict), why=why)
+        return cls(meta["checkpoint"], facts)
+
+    @classmethod
+    def failed(cls, verdict: Verdict, outcome: Outcome, message: str, detail: str = "") -> _Prepared:
+        why = {
+            "stage": outcome.stage,
+            "message": message,
+            "detail": detail,
+            "log": outcome.log,
+            "signal": outcome.signal,
+            "exit_code": None if detail else outcome.exit_code,
+        }
+        return cls(seconds=outcome.seconds, verdict=verdict, why=why)
+
+
+def probe(target: Target, cache: Path) -> dict[str, str]:
+    """Prove that the target executes an operation, in a process of its own, and describe it.
+
+    Raises TargetUnavailable, with one line of why.
+    """
+    with JobRunner(target, cache) as runner:
+        try:
+            described = runner.describe()
+            child = runner._target_server.fork("harness.jobs.target_job:prove", {"target": target.name})
+            outcome = supervise(runner._target_server, child, runner.limits, Stage.RUN, lambda stage: None)
+        except ServerFailed as failed:
+            last = failed.log.strip().splitlines()[-1:] or [""]
+            raise TargetUnavailable(f"{target.name}: {failed}: {last[0]}") from failed
+    if outcome.result is None:
+        raise TargetUnavailable(f"{target.name}: {death.of_death(outcome, target)[1]}")
+    if "error" in outcome.result:
+        raise TargetUnavailable(f"{target.name}: {_line(outcome.result['error'])}")
+    return described
+
+
+def _leaf(data: dict[str, Any]) -> Leaf:
+    shape, index = tuple(data["shape"]), data["index"]
+    known = {"verdict": Verdict(data["verdict"]), "shape": shape, "index": None if index is None else tuple(index)}
+    return Leaf(**data | known)
+
+
+def _line(error: dict[str, Any]) -> str:
+    first = error["message"].strip().splitlines()[:1] or [""]
+    return f"{error['type']}: {first[0][:400]}"
+
+
+def _sum(*parts: dict[str, float]) -> dict[str, float]:
+    total: dict[str, float] = {}
+    for part in parts:
+        for stage, seconds in part.items():
+            total[stage] = total.get(stage, 0.0) + seconds
+    return total

@@ -1,0 +1,110 @@
+"""The processes on the target's side: one per model that imports its code, and under it one per case."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from harness import models, targets
+from harness.cases import Case, Mode, Stage, Verdict
+from harness.execution import outputs, phases
+from harness.execution.placement import assert_model_on, assert_on
+from harness.execution.reference import Reference
+from harness.inputs import cast
+from harness.jobs import zygote
+from harness.jobs.cache import INPUTS, REFERENCE
+from harness.jobs.channel import Channel
+from harness.jobs.payload import case_of
+from harness.jobs.report import Report
+from harness.numerics.judge import judge
+from harness.records import Counters
+from harness.targets.base import Target
+
+
+def serve_model(payload: dict[str, Any], channel: Channel) -> None:
+    """Import a model's code, then fork one process for each of its cases. No device client exists here."""
+    started = time.monotonic()
+    models.model_class(case_of(payload["case"]).entry)
+    zygote.serve(channel, hello={"told": {"seconds": time.monotonic() - started}})
+
+
+def run(payload: dict[str, Any], channel: Channel) -> None:
+    """Load a case's model onto the target as a user does, run it, and judge what it returns."""
+    report = Report(channel)
+    try:
+        target = targets.resolve(payload["target"])
+        _run(report, target, case_of(payload["case"]), Path(payload["checkpoint"]), Path(payload["folder"]), payload)
+    except Exception as error:  # noqa: BLE001 - the boundary of a process: an error is a result
+        report.fail(error)
+
+
+def _run(report: Report, target: Target, case: Case, checkpoint: Path, folder: Path, payload: dict[str, Any]) -> None:
+    device, seed = target.device_type, payload["seed"]
+    with target.entered(case.mode):
+        report.enter(Stage.TO_DEVICE)
+        given = cast(torch.load(folder / INPUTS, weights_only=True), case.dtype)
+        model = models.load(case.entry, checkpoint, case.dtype, device, **target.load_options())
+        assert_model_on(device, model)
+        before = target.counters()
+
+        def once(runner: Any) -> tuple[dict[str, torch.Tensor], float]:
+            on_device = phases.moved(given, device)
+            target.synchronize()
+            started = time.monotonic()
+            returned = outputs.leaves(phases.run(case.phase, runner, on_device, seed))
+            target.synchronize()
+            elapsed = time.monotonic() - started
+            assert_on(device, returned, "outputs")
+            return {path: leaf.detach().cpu() for path, leaf in returned.items()}, elapsed
+
+        runner = model
+        if case.mode is Mode.COMPILED:
+            report.enter(Stage.COMPILE)
+            runner = target.compile(model)
+            once(runner)
+        report.enter(Stage.RUN)
+        returned, _ = once(runner)
+        executed = _difference(target.counters(), before)
+        _, latency = once(runner)
+
+    report.enter(Stage.COMPARE)
+    known = Reference.read(folder / REFERENCE)
+    judged = judge(known.truth, known.cpu, returned)
+    verdict, message = judged.verdict, judged.message
+    if executed.programs_executed == 0:
+        verdict, message = Verdict.NOT_EXECUTED, f"{target.name} executed no program after the model was loaded"
+    report.deliver(
+        verdict=verdict,
+        message=message,
+        leaves=judged.leaves,
+        worst=dataclasses.asdict(judged.worst) if judged.worst else None,
+        counters=dataclasses.asdict(executed),
+        latency=latency,
+    )
+
+
+def _difference(after: Counters, before: Counters) -> Counters:
+    """What happened between two readings; unknown stays unknown, and a peak is no sum."""
+
+    def minus(name: str) -> int | None:
+        late, early = getattr(after, name), getattr(before, name)
+        if late is None or early is None or name.startswith("peak"):
+            return late
+        return late - early
+
+    return Counters(**{field.name: minus(field.name) for field in dataclasses.fields(Counters)})
+
+
+def prove(payload: dict[str, Any], channel: Channel) -> None:
+    """Prove that the target executes one operation."""
+    report = Report(channel)
+    report.enter(Stage.RUN)
+    try:
+        targets.resolve(payload["target"]).prove()
+        report.deliver(proved=True)
+    except Exception as error:  # noqa: BLE001 - the boundary of a process: an error is a result
+        report.fail(error)

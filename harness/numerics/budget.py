@@ -1,0 +1,51 @@
+"""The noise budget: how much error a leaf of outputs may have.
+
+The truth is a float64 CPU run of the same weights and inputs. A correct backend at a lower
+dtype rounds about as often as the CPU does at that dtype, only in another order, so the CPU's
+own distance from the truth says how noisy the model is; the target gets a multiple of it. (The
+same idea decides accuracy in PyTorch's Dynamo benchmarks, which compare root-mean-square
+errors against float64 with a multiplier.) The CPU can be exact by luck, for instance where a
+model only gathers rows, so a floor of a few units in the last place is added:
+
+    rms(target - truth) <= NOISE_MULTIPLIER * rms(cpu - truth) + FLOOR_ULPS * eps(dtype) * rms(truth)
+    max|target - truth| <= NOISE_MULTIPLIER * max|cpu - truth| + FLOOR_ULPS * eps(dtype) * max|truth|
+
+The first line sees an error spread over the leaf, the second one wrong element among millions.
+Both scale with the leaf, so multiplying a model's outputs by a constant changes nothing.
+"""
+
+from __future__ import annotations
+
+import torch
+
+NOISE_MULTIPLIER = 8.0
+"""Errors of two correct implementations at one dtype are of one size; their worst elements differ
+by a small factor. Over the smoke tier the ratio of the emulated TPU's error to the CPU's stays
+below 4 where no finding is behind it; 8 leaves a factor of two."""
+
+FLOOR_ULPS = 16.0
+"""A transcendental function may be off by 4 ulp on one side alone (XLA's and SLEEF's documented
+bounds are 1 to 4), and a few of them follow each other in an activation or a normalisation."""
+
+
+def eps(dtype: torch.dtype) -> float:
+    """Distance from 1 to the next number of `dtype` (of its real part, for complex types)."""
+    return torch.finfo(dtype).eps
+
+
+def rms(x: torch.Tensor) -> float:
+    """Root mean square of a float64 tensor; 0 for an empty one.
+
+    Divided by the largest magnitude first, so that squares neither overflow nor vanish.
+    """
+    if x.numel() == 0:
+        return 0.0
+    top = x.abs().max().item()
+    if top == 0.0:
+        return 0.0
+    return top * (x / top).square().mean().sqrt().item()
+
+
+def allowance(cpu_error: float, scale: float, dtype: torch.dtype) -> float:
+    """Allowed error, in the leaf's units, from the CPU's own error and the leaf's scale (both same measure)."""
+    return NOISE_MULTIPLIER * cpu_error + FLOOR_ULPS * eps(dtype) * scale

@@ -1,0 +1,40 @@
+"""Is a reference fit to judge by? A sick one is never a pass and never the backend's failure."""
+
+from __future__ import annotations
+
+import torch
+
+from harness.cases import Verdict
+from harness.numerics.judge import Leaves
+
+
+def diagnose(truth: Leaves, first: Leaves, second: Leaves) -> tuple[Verdict, str] | None:
+    """The verdict on a reference and one line of why, or None where it is fit.
+
+    `first` and `second` are two CPU runs at the case's dtype, `truth` the float64 run. All three
+    come from the same weights and inputs.
+    """
+    if not first:
+        return Verdict.WEAK_REFERENCE, "the model returned no tensors"
+    if first.keys() != second.keys():
+        return Verdict.NONDETERMINISTIC_REFERENCE, "two CPU runs return different leaves"
+    if first.keys() != truth.keys():
+        return Verdict.REFERENCE_ERROR, "the float64 run returns other leaves than the run at the case's dtype"
+    for path, leaf in first.items():
+        if leaf.shape != second[path].shape or leaf.shape != truth[path].shape:
+            return Verdict.NONDETERMINISTIC_REFERENCE, f"{path}: CPU runs return different shapes"
+        if not torch.equal(torch.nan_to_num(leaf), torch.nan_to_num(second[path])):
+            return Verdict.NONDETERMINISTIC_REFERENCE, f"{path}: two CPU runs differ"
+        if torch.isnan(leaf).any():
+            return Verdict.NONFINITE_REFERENCE, f"{path}: NaN on CPU"
+    if not any(_tells(leaf) for leaf in first.values()):
+        return Verdict.WEAK_REFERENCE, "every output is constant"
+    return None
+
+
+def _tells(leaf: torch.Tensor) -> bool:
+    """Could a wrong result be told from this leaf? Not from a constant, and not from nothing finite."""
+    finite = leaf[torch.isfinite(leaf)] if leaf.is_floating_point() or leaf.is_complex() else leaf.flatten()
+    if finite.numel() == 0 or not finite.any():
+        return False
+    return finite.numel() == 1 or bool((finite != finite[0]).any())

@@ -1,0 +1,92 @@
+"""The one record a finished case leaves behind, as it travels from job to journal to store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from harness.cases import Case, Evidence, Stage, Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """One judged output tensor.
+
+    `error`, `cpu_error` and `allowed` are root-mean-square errors against float64 truth,
+    `max_error` and `max_allowed` the same for the worst element; all in the leaf's own units.
+    `index` is the worst element, `actual` and `expected` its values on the target and in truth
+    (`expected` is the float64 truth; `cpu` the CPU's value at the case's dtype).
+    """
+
+    path: str
+    verdict: Verdict
+    shape: tuple[int, ...]
+    dtype: str
+    elements: int
+    scale: float | None = None
+    error: float | None = None
+    cpu_error: float | None = None
+    allowed: float | None = None
+    max_error: float | None = None
+    max_cpu_error: float | None = None
+    max_allowed: float | None = None
+    index: tuple[int, ...] | None = None
+    actual: float | None = None
+    cpu: float | None = None
+    expected: float | None = None
+    note: str = ""
+
+    @property
+    def ratio(self) -> float | None:
+        """Error as a share of what is allowed, the larger of the two measures; above 1 fails. None if unmeasured."""
+        if self.error is None or not self.allowed or self.max_error is None or not self.max_allowed:
+            return None
+        return max(self.error / self.allowed, self.max_error / self.max_allowed)
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """What the target did for a case; None is "unknown", never zero by default."""
+
+    programs_executed: int | None = None
+    programs_requested: int | None = None
+    programs_compiled: int | None = None
+    graph_breaks: int | None = None
+    peak_device_bytes: int | None = None
+    peak_host_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One finished case: verdict, numbers and evidence.
+
+    `stage` is where the case ended (`compare` for a judged case). `seconds` maps stage names to
+    wall seconds; a stage absent from it was not entered (for instance a cached reference).
+    `message` is one line; `detail` the full error text; `log` the last lines the processes printed.
+    `latency_seconds` is the wall time of a repeated call, after everything has been compiled once.
+    Hashes are sha256 hex of weights and inputs. `leaves_judged` of `leaves` were compared.
+    """
+
+    case: Case
+    target: str
+    emulated: bool
+    verdict: Verdict
+    stage: Stage
+    message: str = ""
+    detail: str = ""
+    log: str = ""
+    signal: str = ""
+    exit_code: int | None = None
+    evidence: Evidence | None = None
+    worst: Leaf | None = None
+    leaves: int | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+    counters: Counters = Counters()
+    synthetic_params: int | None = None
+    reference_cached: bool | None = None
+    weights_sha256: str = ""
+    inputs_sha256: str = ""
+    seed: int = 0
+    latency_seconds: float | None = None
+    worker: str = ""
+    started_at: str = ""
+    wall_seconds: float | None = None

@@ -1,0 +1,179 @@
+"""Whatever a job's process does, the supervisor returns, says what happened, and leaves nothing behind."""
+
+import os
+import time
+
+import pytest
+
+from harness.cases import Group, Stage, Verdict
+from harness.jobs import death
+from harness.jobs.supervisor import Limits, Outcome, Server, ServerFailed, supervise
+from harness.targets import resolve
+
+LIMITS = Limits(run=1.0)
+
+
+def environment():
+    here = os.path.dirname(__file__)
+    return os.environ | {"PYTHONPATH": os.pathsep.join([here, os.environ.get("PYTHONPATH", "")])}
+
+
+@pytest.fixture(scope="module")
+def server():
+    server = Server.launch("test", "hostile:nothing", "x", environment())
+    assert server.ready() == {"argument": "x"}
+    yield server
+    server.close()
+
+
+def outcome_of(server, name, limits=LIMITS, **payload):
+    stages = []
+    child = server.fork(f"hostile:{name}", payload)
+    outcome = supervise(server, child, limits, Stage.IMPORT, stages.append)
+    assert gone(child.pid), "the process or its group is still there"
+    return outcome, stages
+
+
+def gone(pid):
+    """No live process of the group is left (a zombie that init has not reaped yet counts as gone)."""
+    until = time.monotonic() + 5
+    while time.monotonic() < until:
+        members = []
+        for entry in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open(f"/proc/{entry}/stat") as stat:
+                    state, _, group = stat.read().rpartition(")")[2].split()[:3]
+            except OSError:
+                continue
+            if int(group) == pid and state not in "ZX":
+                members.append(entry)
+        if not members:
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def test_a_good_child_delivers_and_its_stages_are_timed(server):
+    outcome, stages = outcome_of(server, "good", value=[1, 2])
+    assert outcome.result == {"value": [1, 2]}
+    assert stages == [Stage.BUILD, Stage.RUN]
+    assert set(outcome.seconds) == {Stage.IMPORT, Stage.BUILD, Stage.RUN}
+    assert "all is well" in outcome.log
+    assert outcome.peak_bytes > 0
+    assert (outcome.signal, outcome.exit_code) == ("", 0)
+
+
+def test_an_exception_is_a_result_with_its_text_clipped(server):
+    error = outcome_of(server, "raises")[0].result["error"]
+    assert error["type"] == "ValueError"
+    assert error["message"].startswith("\x1b[31mno such")
+    assert "left out" in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("name", "signal", "code", "verdict", "evidence"),
+    [
+        ("segfaults", "SIGSEGV", None, Verdict.CRASH, "about to touch null"),
+        ("aborts", "SIGABRT", None, Verdict.CRASH, "Abort"),
+        ("killed", "SIGKILL", None, Verdict.CRASH, ""),
+        ("overflows_the_stack", "SIGSEGV", None, Verdict.CRASH, "Segmentation fault"),
+        ("leaves", "", 7, Verdict.EXITED, ""),
+        ("leaks_an_exception", "", 70, Verdict.EXITED, "nobody caught me"),
+        ("hangs", "", None, Verdict.TIMEOUT, "hangs"),
+        ("ignores_termination", "", None, Verdict.TIMEOUT, "hangs"),
+        ("closes_its_pipes", "", None, Verdict.EXITED, ""),
+        ("writes_garbage", "", None, Verdict.EXITED, ""),
+    ],
+)
+def test_every_death_has_a_verdict_with_stage_and_evidence(server, monkeypatch, name, signal, code, verdict, evidence):
+    monkeypatch.setattr("harness.jobs.supervisor.LEAVE_SECONDS", 0.5)
+    outcome, stages = outcome_of(server, name)
+    assert outcome.result is None
+    assert (outcome.signal, outcome.exit_code) == (signal, code)
+    assert evidence in outcome.log
+    found, message = death.of_death(outcome, resolve("cpu"))
+    assert found is verdict
+    assert (stages[-1] if stages else Stage.IMPORT) in message
+    assert outcome_of(server, "good", value=1)[0].result == {"value": 1}, "the next case is served"
+
+
+@pytest.mark.parametrize(
+    ("stage", "verdict"),
+    [
+        (Stage.IMPORT, Verdict.BUILD_ERROR),
+        (Stage.BUILD, Verdict.BUILD_ERROR),
+        (Stage.INPUTS, Verdict.INPUT_ERROR),
+        (Stage.REFERENCE, Verdict.REFERENCE_ERROR),
+    ],
+)
+def test_a_death_on_the_cpu_side_is_never_the_backends(stage, verdict):
+    found, message = death.of_death(Outcome(stage, status=11), None)
+    assert found is verdict
+    assert found.group is Group.MODEL
+    assert "reference process" in message
+    assert "SIGSEGV" in message
+
+
+def test_a_result_counts_even_if_its_process_does_not_leave(server, monkeypatch):
+    monkeypatch.setattr("harness.jobs.supervisor.LEAVE_SECONDS", 0.3)
+    outcome, _ = outcome_of(server, "lingers_after_its_result", value=5)
+    assert outcome.result == {"value": 5}
+
+
+def test_a_flood_of_output_costs_neither_the_result_nor_memory(server):
+    outcome, _ = outcome_of(server, "floods_stdout")
+    assert outcome.result == {"value": "flooded"}
+    assert len(outcome.log) < 20_000
+
+
+def test_grandchildren_die_with_their_group(server):
+    outcome, _ = outcome_of(server, "leaves_grandchildren")
+    assert isinstance(outcome.result["value"], int)
+
+
+def test_no_memory_is_the_hosts_failure(server):
+    error = outcome_of(server, "exhausts_memory")[0].result["error"]
+    assert death.of_error(error, Stage.RUN, resolve("cpu")) is Verdict.OOM_HOST
+
+
+def test_a_full_disk_is_the_hosts_failure():
+    error = {"type": "OSError", "errno": 28, "message": "No space left on device", "detail": ""}
+    assert death.of_error(error, Stage.BUILD, None) is Verdict.DISK_FULL
+
+
+def test_a_child_may_serve_and_dies_with_its_server(server):
+    child = server.fork("hostile:serves", {})
+    model = Server.adopt(child, "model")
+    assert model.ready() == {"pid": child.pid}
+    outcome, _ = outcome_of(model, "good", value=3)
+    assert outcome.result == {"value": 3}
+    sleeper = model.fork("hostile:hangs", {})
+    model.channel.close()
+    assert server.ended(child, 5)["ended"] == child.pid
+    assert gone(sleeper.pid)
+
+
+@pytest.mark.parametrize(
+    ("preload", "kind", "text"),
+    [("hostile:refuses", "ImportError", "cannot preload x"), ("hostile:dies_at_start", "", "exit status 3")],
+)
+def test_a_server_that_cannot_start_says_why(preload, kind, text):
+    server = Server.launch("test", preload, "x", environment())
+    with pytest.raises(ServerFailed, match=text) as failure:
+        server.ready()
+    assert failure.value.kind == kind
+    server.close()
+
+
+def test_a_server_killed_under_a_job_ends_the_job_and_is_noticed():
+    server = Server.launch("test", "hostile:nothing", "x", environment())
+    server.ready()
+    child = server.fork("hostile:hangs", {})
+    server.process.kill()
+    outcome = supervise(server, child, Limits(), Stage.IMPORT, lambda stage: None)
+    assert outcome.result is None
+    assert outcome.status is None
+    assert gone(child.pid)
+    with pytest.raises(ServerFailed, match="has died"):
+        server.fork("hostile:good", {})
+    server.close()

@@ -1,0 +1,37 @@
+"""A reference that cannot judge is said to be so."""
+
+import pytest
+import torch
+
+from harness.cases import Verdict
+from harness.numerics.reference_health import diagnose
+
+VALUES = torch.linspace(-1, 1, 12)
+NAN = VALUES.clone().index_fill_(0, torch.tensor([3]), float("nan"))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        ({"y": VALUES}, {"y": VALUES.clone()}, None),
+        ({"y": VALUES}, {"y": VALUES + 1e-6}, Verdict.NONDETERMINISTIC_REFERENCE),
+        ({"y": VALUES}, {"y": VALUES[:6]}, Verdict.NONDETERMINISTIC_REFERENCE),
+        ({"y": VALUES}, {"z": VALUES}, Verdict.NONDETERMINISTIC_REFERENCE),
+        ({"y": NAN}, {"y": NAN.clone()}, Verdict.NONFINITE_REFERENCE),
+        ({"y": torch.full((12,), 0.5)}, {"y": torch.full((12,), 0.5)}, Verdict.WEAK_REFERENCE),
+        ({"y": torch.zeros(12)}, {"y": torch.zeros(12)}, Verdict.WEAK_REFERENCE),
+        ({"y": torch.zeros(0)}, {"y": torch.zeros(0)}, Verdict.WEAK_REFERENCE),
+        ({"y": torch.full((12,), float("inf"))}, {"y": torch.full((12,), float("inf"))}, Verdict.WEAK_REFERENCE),
+        ({"y": torch.tensor(0.25)}, {"y": torch.tensor(0.25)}, None),
+        ({"y": torch.arange(12)}, {"y": torch.arange(12)}, None),
+        ({}, {}, Verdict.WEAK_REFERENCE),
+    ],
+)
+def test_health(first, second, expected):
+    truth = {path: leaf.double() if leaf.is_floating_point() else leaf for path, leaf in first.items()}
+    found = diagnose(truth, first, second)
+    assert (found[0] if found else None) is expected
+
+
+def test_other_leaves_in_float64_are_an_error_of_the_reference():
+    assert diagnose({}, {"y": VALUES}, {"y": VALUES})[0] is Verdict.REFERENCE_ERROR
