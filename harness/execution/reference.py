@@ -33,20 +33,20 @@ class Reference:
 
 
 def compute(
-    model: torch.nn.Module, inputs: dict[str, Any], *, phase: Phase, dtype: Dtype, seed: int
+    model: torch.nn.Module, truth: torch.nn.Module, inputs: dict[str, Any], *, phase: Phase, dtype: Dtype, seed: int
 ) -> tuple[Reference, tuple[Verdict, str] | None]:
     """Run the reference twice at `dtype`, then once in float64 from the same (rounded) weights and inputs.
 
-    `model` is loaded on CPU at `dtype` and is left in float64. Returns the reference and, where it is
-    not fit to judge by, the verdict that says so with one line of why.
+    `model` is on CPU at `dtype`, `truth` the same model computing in float64. Returns the reference and,
+    where it is not fit to judge by, the verdict that says so with one line of why.
     """
     given = cast(inputs, dtype)
-    first, second = (outputs.leaves(phases.run(phase, model, phases.moved(given, "cpu"), seed)) for _ in range(2))
-    first, second = _owned(first), _owned(second)
-    truth = _owned(outputs.leaves(phases.run(phase, model.double(), cast(given, "float64"), seed)))
-    return Reference(truth, first), reference_health.diagnose(truth, first, second)
+    first, second = (_run(model, given, phase, seed) for _ in range(2))
+    exact = _run(truth, cast(given, "float64"), phase, seed)
+    return Reference(exact, first), reference_health.diagnose(exact, first, second)
 
 
-def _owned(leaves: Leaves) -> Leaves:
-    """Contiguous copies that share nothing with the model or with each other."""
-    return {path: leaf.detach().clone(memory_format=torch.contiguous_format) for path, leaf in leaves.items()}
+def _run(model: torch.nn.Module, inputs: dict[str, Any], phase: Phase, seed: int) -> Leaves:
+    """Output leaves as contiguous copies that share nothing with the model or with each other."""
+    returned = outputs.leaves(phases.run(phase, model, phases.moved(inputs, "cpu"), seed))
+    return {path: leaf.detach().clone(memory_format=torch.contiguous_format) for path, leaf in returned.items()}

@@ -5,6 +5,14 @@ from __future__ import annotations
 import warnings
 
 from harness import targets
+from harness.targets.base import Target
+
+_loaded: list[Target] = []
+
+
+def loaded() -> Target:
+    """The target this process was preloaded with: the very object, since it may hold what it has installed."""
+    return _loaded[0]
 
 
 def _libraries() -> None:
@@ -40,5 +48,6 @@ def target(name: str) -> dict[str, str]:
     warnings.simplefilter("once")
     chosen = targets.resolve(name)
     chosen.preload()
+    _loaded.append(chosen)
     _libraries()
     return chosen.describe()

@@ -30,7 +30,8 @@ def run(payload: dict[str, Any], channel: Channel) -> None:
         report.enter(Stage.INPUTS)
         made = inputs.make(case.entry, model.config, built.folder, case.profile, seed)
         report.enter(Stage.REFERENCE)
-        computed, sick = reference.compute(model, made, phase=case.phase, dtype=case.dtype, seed=seed)
+        truth = models.load_truth(case.entry, built.folder, case.dtype)
+        computed, sick = reference.compute(model, truth, made, phase=case.phase, dtype=case.dtype, seed=seed)
         meta = {
             "checkpoint": str(built.folder),
             "evidence": built.evidence,

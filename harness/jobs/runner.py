@@ -24,6 +24,8 @@ _SECRETS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_HUB_TOKEN")
 class JobRunner:
     """Runs cases on one target from one worker process, which itself imports no torch.
 
+    `facts` is the provenance of what executes, None until it has executed something.
+
     Two servers are forked from: one preloaded with the target, and, only when a reference is not
     cached, one that never loads a backend. Consecutive cases of an entry share a process that has
     imported the model's code; every case runs in a fresh fork of it. Use as a context manager.
@@ -43,7 +45,8 @@ class JobRunner:
         self._on_stage = on_stage or (lambda case, stage: None)
         self._target_server: Server | None = None
         self._reference_server: Server | None = None
-        self._described: dict[str, str] | ServerFailed | None = None
+        self.facts: dict[str, str] | None = None
+        self._unavailable: TargetUnavailable | None = None
         self._model: tuple[Entry, Server, Child] | None = None
         self._references: dict[Path, _Prepared] = {}
 
@@ -59,7 +62,7 @@ class JobRunner:
         for server in (self._target_server, self._reference_server):
             if server is not None:
                 server.close()
-        self._target_server = self._reference_server = self._described = None
+        self._target_server = self._reference_server = self.facts = self._unavailable = None
 
     def start(self) -> None:
         """Begin to start the target's server without waiting for it."""
@@ -70,18 +73,35 @@ class JobRunner:
             )
 
     def describe(self) -> dict[str, str]:
-        """Provenance of what executes. Raises TargetUnavailable where the target cannot be loaded."""
+        """Provenance of what executes, after it has been proved to execute an operation.
+
+        Raises TargetUnavailable, with one line of why.
+        """
         self.start()
-        if self._described is None:
+        if self.facts is None and self._unavailable is None:
             try:
-                self._described = self._target_server.ready()
-            except ServerFailed as failed:
-                self._described = failed
-        if isinstance(self._described, ServerFailed):
-            if self._described.kind == TargetUnavailable.__name__:
-                raise TargetUnavailable(str(self._described))
-            raise self._described
-        return self._described
+                self.facts = self._proved()
+            except TargetUnavailable as unavailable:
+                self._unavailable = unavailable
+        if self._unavailable is not None:
+            raise self._unavailable
+        return self.facts
+
+    def _proved(self) -> dict[str, str]:
+        try:
+            described = self._target_server.ready()
+            child = self._target_server.fork("harness.jobs.target_job:prove", {})
+            outcome = supervise(self._target_server, child, self.limits, Stage.RUN, lambda stage: None)
+        except ServerFailed as failed:
+            if failed.kind == TargetUnavailable.__name__:
+                raise TargetUnavailable(str(failed)) from failed
+            last = (failed.log.strip().splitlines() or ["it printed nothing"])[-1]
+            raise TargetUnavailable(f"{self.target.name}: {failed}: {last}") from failed
+        if outcome.result is None:
+            raise TargetUnavailable(f"{self.target.name}: {death.of_death(outcome, self.target)[1]}")
+        if "error" in outcome.result:
+            raise TargetUnavailable(f"{self.target.name}: {_line(outcome.result['error'])}")
+        return described
 
     def run(self, case: Case) -> Record:
         """Run one case to its record, whatever a model or a backend does meanwhile."""
@@ -119,7 +139,6 @@ class JobRunner:
             return self._ended(record, model, verdict, message)
         payload = {
             "case": of_case(case),
-            "target": self.target.name,
             "checkpoint": prepared.checkpoint,
             "folder": str(caches.reference_folder(self.cache, case, self.seed)),
             "seed": self.seed,
@@ -273,23 +292,12 @@ class _Prepared:
 
 
 def probe(target: Target, cache: Path) -> dict[str, str]:
-    """Prove that the target executes an operation, in a process of its own, and describe it.
+    """Prove that the target executes an operation, in processes of its own, and describe it.
 
     Raises TargetUnavailable, with one line of why.
     """
     with JobRunner(target, cache) as runner:
-        try:
-            described = runner.describe()
-            child = runner._target_server.fork("harness.jobs.target_job:prove", {"target": target.name})
-            outcome = supervise(runner._target_server, child, runner.limits, Stage.RUN, lambda stage: None)
-        except ServerFailed as failed:
-            last = failed.log.strip().splitlines()[-1:] or [""]
-            raise TargetUnavailable(f"{target.name}: {failed}: {last[0]}") from failed
-    if outcome.result is None:
-        raise TargetUnavailable(f"{target.name}: {death.of_death(outcome, target)[1]}")
-    if "error" in outcome.result:
-        raise TargetUnavailable(f"{target.name}: {_line(outcome.result['error'])}")
-    return described
+        return runner.describe()
 
 
 def _leaf(data: dict[str, Any]) -> Leaf:

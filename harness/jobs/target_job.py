@@ -9,13 +9,13 @@ from typing import Any
 
 import torch
 
-from harness import models, targets
+from harness import models
 from harness.cases import Case, Mode, Stage, Verdict
 from harness.execution import outputs, phases
 from harness.execution.placement import assert_model_on, assert_on
 from harness.execution.reference import Reference
 from harness.inputs import cast
-from harness.jobs import zygote
+from harness.jobs import preload, zygote
 from harness.jobs.cache import INPUTS, REFERENCE
 from harness.jobs.channel import Channel
 from harness.jobs.payload import case_of
@@ -36,18 +36,17 @@ def run(payload: dict[str, Any], channel: Channel) -> None:
     """Load a case's model onto the target as a user does, run it, and judge what it returns."""
     report = Report(channel)
     try:
-        target = targets.resolve(payload["target"])
-        _run(report, target, case_of(payload["case"]), Path(payload["checkpoint"]), Path(payload["folder"]), payload)
+        _run(report, preload.loaded(), case_of(payload["case"]), payload)
     except Exception as error:  # noqa: BLE001 - the boundary of a process: an error is a result
         report.fail(error)
 
 
-def _run(report: Report, target: Target, case: Case, checkpoint: Path, folder: Path, payload: dict[str, Any]) -> None:
-    device, seed = target.device_type, payload["seed"]
+def _run(report: Report, target: Target, case: Case, payload: dict[str, Any]) -> None:
+    device, seed, folder = target.device_type, payload["seed"], Path(payload["folder"])
     with target.entered(case.mode):
         report.enter(Stage.TO_DEVICE)
         given = cast(torch.load(folder / INPUTS, weights_only=True), case.dtype)
-        model = models.load(case.entry, checkpoint, case.dtype, device, **target.load_options())
+        model = models.load(case.entry, Path(payload["checkpoint"]), case.dtype, device, **target.load_options())
         assert_model_on(device, model)
         before = target.counters()
 
@@ -104,7 +103,7 @@ def prove(payload: dict[str, Any], channel: Channel) -> None:
     report = Report(channel)
     report.enter(Stage.RUN)
     try:
-        targets.resolve(payload["target"]).prove()
+        preload.loaded().prove()
         report.deliver(proved=True)
     except Exception as error:  # noqa: BLE001 - the boundary of a process: an error is a result
         report.fail(error)

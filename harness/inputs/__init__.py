@@ -1,0 +1,95 @@
+"""From a model's signature and config to deterministic inputs, all drawn on CPU."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+import transformers
+
+from harness.cases import Dtype, Entry, Profile, Weights
+from harness.inputs import audio, multimodal, text, time_series, video, vision
+from harness.inputs.request import InputError, Maker, Request
+from model_lists import ListError
+from model_lists.recipes import load_recipe
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig
+
+__all__ = ["InputError", "cast", "digest", "make"]
+
+
+def make(entry: Entry, config: PreTrainedConfig, folder: Path, profile: Profile, seed: int) -> dict[str, Any]:
+    """Keyword arguments for the model's forward method: float32, int64 and bool tensors on CPU.
+
+    `config` is the loaded model's own. `padded` is batch 2 with padding in the second row where the model takes
+    an attention mask (left for models that generate from a prompt, right for others); `single` is batch 1 of
+    another length or size where the model allows one. Entries with real weights and a tokenizer in `folder` get
+    real sentences. Raises InputError.
+    """
+    model_class = getattr(transformers, entry.model_class, None)
+    if model_class is None:
+        raise InputError(f"{entry.id}: transformers has no class {entry.model_class}; correct the list")
+    try:
+        recipe = load_recipe(entry.model_type)
+    except ListError as error:
+        raise InputError(str(error)) from error
+    request = Request(
+        model=entry.id,
+        config=config,
+        names=frozenset(inspect.signature(model_class.forward).parameters),
+        main=model_class.main_input_name,
+        profile=profile,
+        seed=seed,
+        numbers=recipe.inputs,
+        generates=model_class.can_generate(),
+    )
+    if entry.weights is Weights.HUB and request.main == "input_ids" and (folder / "tokenizer.json").is_file():
+        return text.sentences(request, folder)
+    inputs = _maker(request)(request)
+    unknown = sorted(set(inputs) - request.names)
+    if unknown:
+        raise InputError(f"{entry.id}: {entry.model_class}.forward does not take {', '.join(unknown)}")
+    return inputs
+
+
+def digest(inputs: dict[str, Any]) -> str:
+    """sha256 (hex) over every input's name, shape, dtype and bytes, whatever the order of the inputs."""
+    result = hashlib.sha256()
+    for name in sorted(inputs):
+        value = inputs[name]
+        if isinstance(value, torch.Tensor):
+            result.update(f"{name}:{tuple(value.shape)}:{value.dtype}:".encode())
+            result.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+        else:
+            result.update(f"{name}:{value!r}:".encode())
+    return result.hexdigest()
+
+
+def cast(inputs: dict[str, Any], dtype: Dtype | str) -> dict[str, Any]:
+    """The inputs with floating-point tensors in `dtype` (torch's name); everything else as it is."""
+    target = getattr(torch, str(dtype))
+    return {
+        name: value.to(target) if isinstance(value, torch.Tensor) and value.is_floating_point() else value
+        for name, value in inputs.items()
+    }
+
+
+def _maker(request: Request) -> Maker:
+    """The modality's maker, by what the model calls its main input and what its config describes."""
+    has_text, has_pixels = "input_ids" in request.names, "pixel_values" in request.names
+    if has_text and has_pixels:
+        marked = request.look("image_token_id", "image_token_index") is not None
+        return multimodal.placeholders if marked else multimodal.text_and_picture
+    if request.main in ("pixel_values", "pixel_values_videos"):
+        return video.video if request.look("num_frames", "frames_per_clip") else vision.vision
+    if request.main == "input_values":
+        return audio.spectrogram if request.look("num_mel_bins") else audio.wave
+    makers = {"input_ids": text.text, "input_features": audio.features, "past_values": time_series.series}
+    if request.main not in makers:
+        known = ", ".join(sorted({*makers, "pixel_values", "pixel_values_videos", "input_values"}))
+        raise InputError(f"{request.model}: no inputs are known for its main input {request.main}; known: {known}")
+    return makers[request.main]

@@ -1,0 +1,99 @@
+"""What the input makers are told: the model's config and signature, the profile's sizes, and seeded draws."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from harness.cases import Profile
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig
+
+_TOKEN = re.compile(r"\w*_token_(id|index)")
+
+
+class InputError(ValueError):
+    """No valid inputs can be made; one line saying for which model and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One model's inputs to make. `names` are the arguments of its forward method."""
+
+    model: str
+    config: PreTrainedConfig
+    names: frozenset[str]
+    main: str
+    profile: Profile
+    seed: int
+    numbers: dict[str, int]
+    generates: bool
+
+    @property
+    def batch(self) -> int:
+        return 2 if self.profile is Profile.PADDED else 1
+
+    @property
+    def padded(self) -> bool:
+        return self.profile is Profile.PADDED
+
+    def generator(self, name: str) -> torch.Generator:
+        """A generator of its own for each input, so that adding one changes no other."""
+        digest = hashlib.sha256(f"{self.seed}:{self.profile}:{name}".encode()).digest()
+        return torch.Generator().manual_seed(int.from_bytes(digest[:8], "big") >> 1)
+
+    def normal(self, name: str, *shape: int) -> torch.Tensor:
+        """Standard normal float32 values."""
+        return torch.randn(shape, generator=self.generator(name))
+
+    def integers(self, name: str, low: int, high: int, *shape: int) -> torch.Tensor:
+        """Uniform int64 values in [low, high)."""
+        return torch.randint(low, high, shape, generator=self.generator(name))
+
+    def find(self, *names: str, config: PreTrainedConfig | None = None) -> Any:
+        """The first of the config's fields that is set, else InputError naming them."""
+        value = self.look(*names, config=config)
+        if value is None:
+            raise InputError(f"{self.model}: its config sets none of {', '.join(names)}; add them to its recipe")
+        return value
+
+    def look(self, *names: str, config: PreTrainedConfig | None = None) -> Any:
+        """Like `find`, but None where none is set."""
+        for name in names:
+            value = getattr(config or self.config, name, None)
+            if value is not None:
+                return value
+        return None
+
+    def part(self, *names: str) -> PreTrainedConfig:
+        """The sub-config of a modality, else the config itself."""
+        return self.look(*names) or self.config
+
+    def special_tokens(self) -> set[int]:
+        """Ids that mean something to the model, in all its configs."""
+        return {number for config in configs(self.config) for number in _tokens(config)}
+
+
+def configs(config: PreTrainedConfig) -> list[PreTrainedConfig]:
+    """A config and all inside it, outermost first."""
+    result = [config]
+    for name in getattr(config, "sub_configs", {}):
+        inner = getattr(config, name, None)
+        if inner is not None:
+            result += configs(inner)
+    return result
+
+
+def _tokens(config: PreTrainedConfig) -> list[int]:
+    values = [value for key, value in vars(config).items() if _TOKEN.fullmatch(key)]
+    flat = [item for value in values for item in (value if isinstance(value, list | tuple) else [value])]
+    return [item for item in flat if isinstance(item, int)]
+
+
+Maker = Callable[[Request], dict[str, Any]]

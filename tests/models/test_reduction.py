@@ -1,0 +1,108 @@
+"""Reduction keeps kinds: what an architecture's original config has, its small one has too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from transformers import CONFIG_MAPPING
+
+from harness.inputs.text import LENGTH, PADDING
+from harness.models.reduce import UnreducibleConfig, reduced_config
+from model_lists import load_list
+from model_lists.recipes import Recipe, load_recipe
+
+TYPES = sorted({entry.model_type for entry in load_list("smoke")})
+SHORTEST = LENGTH - PADDING
+
+
+def pairs(original, small):
+    """(original, reduced) configs, nested ones too."""
+    yield original, small
+    for name in getattr(original, "sub_configs", {}):
+        if getattr(original, name, None) is not None:
+            yield from pairs(getattr(original, name), getattr(small, name))
+
+
+def both(model_type):
+    config_class = CONFIG_MAPPING[model_type]
+    recipe = load_recipe(model_type)
+    small = reduced_config(config_class, recipe)
+    facts = {key: value for key, value in recipe.config.items() if not isinstance(value, dict)}
+    return list(pairs(config_class(**facts), small))
+
+
+@pytest.mark.parametrize("model_type", TYPES)
+def test_kinds_survive(model_type):
+    for original, small in both(model_type):
+        for key, value in vars(original).items():
+            reduced = getattr(small, key, None)
+            if isinstance(value, bool | str) and not key.startswith("_"):
+                assert reduced == value, key
+            if key in ("layer_types", "layers_block_type", "block_types") and value:
+                assert set(reduced) == set(value), key
+            if value is None and key in ("q_lora_rank", "sliding_window", "num_local_experts"):
+                assert reduced is None, key
+
+
+@pytest.mark.parametrize("model_type", TYPES)
+def test_grouped_attention_stays_grouped(model_type):
+    for original, small in both(model_type):
+        heads, keys = getattr(original, "num_attention_heads", None), getattr(original, "num_key_value_heads", None)
+        if isinstance(heads, int) and isinstance(keys, int):
+            grouped = small.num_attention_heads // small.num_key_value_heads
+            assert small.num_attention_heads % small.num_key_value_heads == 0
+            assert (grouped > 1) == (heads > keys)
+            assert (small.num_key_value_heads == 1) == (keys == 1)
+
+
+@pytest.mark.parametrize("model_type", TYPES)
+def test_experts_windows_and_tokens_stay_meaningful(model_type):
+    for original, small in both(model_type):
+        experts = getattr(small, "num_local_experts", None) or getattr(small, "num_experts", None)
+        if experts and getattr(small, "num_experts_per_tok", None):
+            assert experts > small.num_experts_per_tok
+            assert (small.num_experts_per_tok > 1) == (original.num_experts_per_tok > 1)
+        for key in ("sliding_window", "attention_window_size", "local_attention"):
+            window = getattr(small, key, None)
+            assert window is None or window < SHORTEST
+        vocabulary = getattr(small, "vocab_size", None)
+        for key, value in vars(small).items():
+            if vocabulary and key.endswith(("_token_id", "_token_index")) and isinstance(value, int):
+                assert value < vocabulary, key
+
+
+def test_low_rank_attention_keeps_its_ranks():
+    config = reduced_config(CONFIG_MAPPING["deepseek_v3"], load_recipe("deepseek_v3"))
+    assert 0 < config.kv_lora_rank < config.hidden_size
+    assert 0 < config.q_lora_rank < config.hidden_size
+    assert config.head_dim == config.qk_rope_head_dim
+    assert config.qk_head_dim == config.qk_rope_head_dim + config.qk_nope_head_dim
+    assert config.first_k_dense_replace < config.num_hidden_layers
+
+
+def test_rotary_parts_keep_their_proportions():
+    config = reduced_config(CONFIG_MAPPING["qwen2_vl"], load_recipe("qwen2_vl")).text_config
+    head = config.hidden_size // config.num_attention_heads
+    assert sum(config.rope_parameters["mrope_section"]) == head // 2
+    assert config.rope_parameters["mrope_section"] == [2, 3, 3]
+
+
+def test_special_tokens_stay_distinct_and_the_same_in_nested_configs():
+    config = reduced_config(CONFIG_MAPPING["qwen2_vl"], load_recipe("qwen2_vl"))
+    tokens = [config.image_token_id, config.video_token_id, config.vision_start_token_id, config.vision_end_token_id]
+    assert len(set(tokens)) == 4
+    assert max(tokens) < config.text_config.vocab_size
+
+
+def test_values_the_class_refuses_are_one_line():
+    with pytest.raises(UnreducibleConfig) as caught:
+        reduced_config(CONFIG_MAPPING["bert"], Recipe(reduced={"hidden_size": "wide"}))
+    assert "BertConfig" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_no_architecture_is_named_in_code():
+    folder = Path(__file__).parents[2] / "harness"
+    for path in [*(folder / "models").glob("*.py"), *(folder / "inputs").glob("*.py")]:
+        assert "model_type ==" not in path.read_text(), path.name
