@@ -1,0 +1,75 @@
+"""Every way to run this project: `nox -s nightly`, `rerun`, `dashboard`, `tests`, `lint`, `bench`.
+
+Sessions run in the virtual environment that nox was started from, after installing the project into
+it at the versions of constraints.txt: torch alone is too large to keep once per session.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import nox
+
+nox.options.sessions = ["tests"]
+nox.options.default_venv_backend = "none"
+
+
+def _install(session: nox.Session) -> None:
+    if sys.prefix == sys.base_prefix:
+        session.error("start nox from a virtual environment: python3 -m venv .venv && .venv/bin/pip install nox")
+    _python(session, "-m", "pip", "install", "--quiet", "-c", "constraints.txt", "-e", ".[dev]")
+
+
+def _python(session: nox.Session, *arguments: str) -> None:
+    session.run(sys.executable, *arguments, external=True)
+
+
+def _zoo(session: nox.Session, *arguments: str) -> None:
+    _python(session, "-m", "harness.cli", *arguments)
+
+
+@nox.session
+def nightly(session: nox.Session) -> None:
+    """The main job: run the smoke tier (`-- OPTIONS` go to `zoo run` instead), then build the pages."""
+    _install(session)
+    try:
+        _zoo(session, "run", *(session.posargs or ["--tier", "smoke", "--target", "tpu"]))
+    finally:  # a red night's pages are wanted all the more
+        _zoo(session, "dashboard", "--out", "site")
+
+
+@nox.session
+def rerun(session: nox.Session) -> None:
+    """Run an architecture again: `nox -s rerun -- llama`."""
+    _install(session)
+    _zoo(session, "rerun", *session.posargs)
+
+
+@nox.session
+def dashboard(session: nox.Session) -> None:
+    """Build the pages of what has been recorded: `nox -s dashboard -- --out site`."""
+    _install(session)
+    _zoo(session, "dashboard", *session.posargs)
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """The fast suite, on the real torch_tpu."""
+    _install(session)
+    _python(session, "-m", "pytest", "-n", "2", "--dist", "loadfile", *session.posargs)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Style and likely mistakes."""
+    _install(session)
+    _python(session, "-m", "ruff", "check", ".")
+    _python(session, "-m", "ruff", "format", "--check", ".")
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """The figures of benchmarks/: all of them, or `-- NAME...`."""
+    _install(session)
+    for name in session.posargs or ["overhead", "versus_fresh_process"]:
+        _python(session, f"benchmarks/{name}.py")

@@ -1,0 +1,87 @@
+"""Stands in for the job runner, so that the command line and pytest are tested without a backend.
+
+`ZOO_FAKE` holds JSON that maps globs over case ids to what happens: a verdict's name, `die` (the
+worker process kills itself), `raise` (the job runner breaks), `hang` (until interrupted), or
+`unavailable` under the key `target`. Everything else passes. Loaded as a pytest plugin by name in
+workers, and as `python -m zoo_fakes` in place of `python -m harness.cli`.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+from harness import jobs
+from harness.cases import Stage, Verdict
+from harness.records import Leaf, Record
+from harness.targets.base import TargetUnavailable
+
+SCRIPT = json.loads(os.environ.get("ZOO_FAKE", "{}"))
+HOSTILE = "[bold red]not markup[/] \x1b[31m<script>alert(1)</script> [/nonsense]"
+
+
+class FakeRunner:
+    """Has the shape of `harness.jobs.JobRunner`."""
+
+    def __init__(self, target, cache, *, worker="main", on_stage=None, **_):
+        self.target, self.worker, self.on_stage = target, worker, on_stage
+
+    def start(self):
+        """Nothing to start."""
+
+    def run(self, case):
+        """What the script says about the case."""
+        action = next((act for glob, act in SCRIPT.items() if fnmatch.fnmatchcase(case.id, glob)), "PASS")
+        self.on_stage(case, Stage.RUN)
+        if trace := os.environ.get("ZOO_FAKE_TRACE"):
+            with open(trace, "a", encoding="utf-8") as file:
+                file.write(f"{self.worker} {case.id}\n")
+        if action == "die":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if action == "raise":
+            raise RuntimeError(f"the fake broke {HOSTILE}")
+        if action == "hang":
+            Path(os.environ["ZOO_FAKE_HANGING"]).touch()
+            while True:
+                time.sleep(0.05)
+        verdict = Verdict(action)
+        worst = Leaf(
+            "logits", verdict, (2, 3), "float32", 6, 1.0, 1e-6, 1e-6, 4e-6, 2e-6, 2e-6, 8e-6, (1, 2), 0.5, 0.4, 0.4
+        )
+        return Record(
+            case,
+            self.target.name,
+            self.target.emulated,
+            verdict,
+            Stage.COMPARE,
+            message="" if verdict is Verdict.PASS else HOSTILE,
+            worst=worst,
+            leaves=1,
+            worker=self.worker,
+        )
+
+    def close(self):
+        """Leave a mark that tests look for."""
+        if mark := os.environ.get("ZOO_FAKE_CLOSED"):
+            with open(mark, "a", encoding="utf-8") as file:
+                file.write(f"{self.worker}\n")
+
+
+def probe(target, cache):
+    """The target is there unless the script says otherwise."""
+    if SCRIPT.get("target") == "unavailable":
+        raise TargetUnavailable("no device here; plug one in")
+    return {"fake": "yes"}
+
+
+jobs.JobRunner = FakeRunner
+jobs.probe = probe
+
+if __name__ == "__main__":
+    from harness.cli import main
+
+    main()
