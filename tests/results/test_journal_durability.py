@@ -133,3 +133,14 @@ def test_a_row_that_readers_would_refuse_is_never_written(tmp_path: Path, record
     with results.Journal(path) as writer, pytest.raises(ValueError, match="column seed"):
         writer.append(results.row(record(seed=2**63), "r"))
     assert path.read_bytes() == b""
+
+
+def test_every_row_is_synced_before_append_returns(tmp_path: Path, record, monkeypatch) -> None:
+    sizes = []
+    monkeypatch.setattr(os, "fsync", lambda file: sizes.append(os.fstat(file).st_size))
+    path = tmp_path / "gw0.jsonl"
+    with results.Journal(path) as writer:
+        for name in ("bert", "llama"):
+            writer.append(results.row(record(name), "r"))
+            assert sizes[-1] == path.stat().st_size
+    assert len(sizes) == 2

@@ -1,0 +1,119 @@
+"""Append-only journal of finished cases: one JSON line each, on disk before the next case starts."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from results import schema
+from results.errors import DiskFull, StoreError
+
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+class Journal:
+    """The writer of one journal file; a second writer of the same file is refused with StoreError.
+
+    A file that ends in a half line, left by a writer that was killed, is continued on a fresh line.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = Path(path)
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise StoreError(f"cannot write {self.path}: {error.strerror}") from error
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(self._file)
+            raise StoreError(f"{self.path} is being written by another process") from error
+        end = os.fstat(self._file).st_size
+        if end and os.pread(self._file, 1, end - 1) != b"\n":
+            self._write(b"\n")
+
+    def append(self, row: Mapping[str, Any]) -> None:
+        """Write one row and wait until it is on disk.
+
+        Raises DiskFull where it does not fit and StoreError where it cannot be written; the file is then
+        what it was before. Raises ValueError for a row that readers would refuse.
+        """
+        values = schema.encode(row)
+        schema.decode(values)
+        line = json.dumps(values, allow_nan=False, separators=(",", ":"))
+        self._write(line.encode("ascii") + b"\n")
+
+    def close(self) -> None:
+        """Let go of the file; what was appended is already on disk."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _write(self, data: bytes) -> None:
+        before = os.fstat(self._file).st_size
+        try:
+            rest = memoryview(data)
+            while rest:
+                rest = rest[os.write(self._file, rest) :]
+            os.fsync(self._file)
+        except OSError as error:
+            self._restore(before)
+            if error.errno in _NO_SPACE:
+                raise DiskFull(f"no space left to write {self.path}: free some and resume the run") from error
+            raise StoreError(f"cannot write {self.path}: {error.strerror}") from error
+
+    def _restore(self, size: int) -> None:
+        try:
+            os.ftruncate(self._file, size)
+        except OSError:
+            return  # The half line stays; readers report it and the next writer starts on a fresh line.
+
+
+def read(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
+    """All intact rows of a journal in the order they were written, and one line per damaged one.
+
+    A journal that is being written may end in a half line: it is reported, everything before it is kept.
+    Raises StoreError where the file cannot be read or was written by a newer version.
+    """
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise StoreError(f"cannot read {path}: {error.strerror}") from error
+    rows, problems = [], []
+    for number, line in enumerate(data.split(b"\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            values = json.loads(line)
+            if not isinstance(values, dict):
+                raise ValueError("not a row")
+            check_version(values.get("schema_version"), path)
+            decoded = schema.decode(values)
+            if not decoded["case_id"]:
+                raise ValueError("no case_id")
+        except (ValueError, RecursionError) as error:
+            problems.append(f"{path} line {number}: unreadable row skipped ({error})")
+            continue
+        rows.append(decoded)
+    return rows, problems
+
+
+def check_version(version: object, path: Path) -> None:
+    """Raise StoreError if `version`, read from `path`, is newer than what this code can read."""
+    if isinstance(version, int) and version > schema.SCHEMA_VERSION:
+        raise StoreError(
+            f"{path} was written by a newer version of the harness (schema {version}; this one reads up to "
+            f"{schema.SCHEMA_VERSION}): upgrade to read it"
+        )

@@ -1,0 +1,316 @@
+"""Where runs live on disk: one folder each, journals while it runs, Parquet once sealed, read alike at any time."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import secrets
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from results import journal, schema
+from results.errors import StoreError
+from results.journal import Journal
+
+if TYPE_CHECKING:
+    import pyarrow
+
+_log = logging.getLogger(__name__)
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_SEALED_FROM = b"zoo.journal_sizes"
+_SEALED_SCHEMA = b"zoo.schema_version"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of a store: its id and its folder."""
+
+    id: str
+    path: Path
+
+    @cached_property
+    def planned(self) -> list[str]:
+        """Ids of all cases the run set out to do, in order. Raises StoreError."""
+        return _read_text(self.path / "plan.txt").splitlines()
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """What ran where: the facts given to `create_run` and `amend`. Raises StoreError."""
+        return _read_json(self.path / "run.json")["provenance"]
+
+    @property
+    def created_at(self) -> str:
+        """UTC time the run was created, ISO 8601. Raises StoreError."""
+        return str(_read_json(self.path / "run.json").get("created_at") or "")
+
+    def amend(self, facts: Mapping[str, Any]) -> None:
+        """Add facts to the provenance, as they become known while the run goes on. One process may do this."""
+        document = _read_json(self.path / "run.json")
+        document["provenance"] |= facts
+        _write_atomically(self.path / "run.json", _pretty(document))
+
+    def journal(self, worker: str) -> Journal:
+        """The journal of one worker, opened for writing."""
+        return Journal(self.path / "journal" / f"{_checked(worker, 'worker')}.jsonl")
+
+    def announce(self, worker: str, state: Mapping[str, Any]) -> None:
+        """Tell readers what a worker is doing now, replacing what it said before."""
+        path = self.path / "live" / f"{_checked(worker, 'worker')}.json"
+        _write_atomically(path, json.dumps(dict(state)), durable=False)
+
+    def live(self) -> dict[str, dict[str, Any]]:
+        """What each worker announced last."""
+        return {path.stem: _read_json(path) for path in sorted((self.path / "live").glob("*.json"))}
+
+
+def create_run(store: Path, provenance: Mapping[str, Any], planned: Iterable[str]) -> Run:
+    """Begin a run: its folder appears complete, with provenance and plan, or not at all.
+
+    `provenance` is a JSON-ready mapping as `provenance.collect` makes it; the target's name in its settings
+    becomes part of the run id. Raises StoreError where the store cannot be written or the plan is not a list
+    of distinct single-line ids.
+    """
+    planned = list(planned)
+    for case_id in planned:
+        if not case_id or case_id.splitlines() != [case_id]:
+            raise StoreError(f"a case id must be one line of text, not {case_id[:80]!r}")
+    if len(set(planned)) != len(planned):
+        repeated = next(case_id for case_id in planned if planned.count(case_id) > 1)
+        raise StoreError(f"case {repeated} is planned twice")
+    target = _checked(str(provenance.get("settings", {}).get("target") or "run"), "target")
+    draft, final = _claim(Path(store), target)
+    document = {
+        "schema_version": schema.SCHEMA_VERSION,
+        "run_id": final.name,
+        "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "provenance": dict(provenance),
+    }
+    _write_atomically(draft / "plan.txt", "".join(f"{case_id}\n" for case_id in planned))
+    _write_atomically(draft / "run.json", _pretty(document))
+    try:
+        draft.rename(final)
+    except OSError as error:
+        raise StoreError(f"cannot write the results store {store}: {error.strerror}") from error
+    return Run(final.name, final)
+
+
+def _claim(store: Path, target: str) -> tuple[Path, Path]:
+    """The folder of a new run while it is drafted, and its final one; the name is this caller's alone."""
+    while True:
+        now = time.time_ns()
+        # A fraction of the second in 24 bits: short, and runs of one second still sort by time.
+        fraction = (now % 10**9 << 24) // 10**9
+        run_id = f"{datetime.fromtimestamp(now // 10**9, UTC):%Y%m%dT%H%M%SZ}-{target}-{fraction:06x}"
+        final = store / "runs" / run_id
+        draft = final.with_name(f".{run_id}")
+        try:
+            draft.mkdir(parents=True)
+            if final.exists():
+                draft.rmdir()
+                continue
+            for folder in ("journal", "live"):
+                (draft / folder).mkdir()
+        except FileExistsError:
+            if draft.is_dir():
+                continue
+            raise StoreError(f"cannot write the results store {store}: a file is in its place") from None
+        except OSError as error:
+            raise StoreError(f"cannot write the results store {store}: {error.strerror}") from error
+        return draft, final
+
+
+def list_runs(store: Path) -> list[str]:
+    """Ids of all runs, oldest first; none where the store does not exist. Raises StoreError."""
+    try:
+        with os.scandir(Path(store) / "runs") as found:
+            names = [item.name for item in found if item.is_dir() and not item.name.startswith(".")]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise StoreError(f"cannot read the results store {store}: {error.strerror}") from error
+    # Second and fraction first: the target between them says nothing about time.
+    return sorted(names, key=lambda name: (name[:16], name[-6:], name))
+
+
+def open_run(store: Path, run_id: str) -> Run:
+    """The run of that id, or the newest for "latest".
+
+    Raises StoreError where there is none, it is damaged, or it was written by a newer version.
+    """
+    if run_id == "latest":
+        return latest(store)
+    path = Path(store) / "runs" / run_id
+    if not _NAME.fullmatch(run_id) or not path.is_dir():
+        known = list_runs(store)
+        hint = f"it has {len(known)}, the latest is {known[-1]}" if known else "it has no runs yet"
+        raise StoreError(f"no run {run_id!r} in {store}: {hint}")
+    document = _read_json(path / "run.json")
+    journal.check_version(document.get("schema_version"), path / "run.json")
+    if document.get("run_id") != run_id or not isinstance(document.get("provenance"), dict):
+        raise StoreError(f"{path / 'run.json'} is damaged: not the description of run {run_id}")
+    return Run(run_id, path)
+
+
+def latest(store: Path) -> Run:
+    """The newest run. Raises StoreError where there is none."""
+    runs = list_runs(store)
+    if not runs:
+        raise StoreError(f"the results store {store} has no runs yet: `zoo run` makes one")
+    return open_run(store, runs[-1])
+
+
+def read(run: Run) -> tuple[pyarrow.Table, list[str]]:
+    """All rows of a run, one per case, in plan order, and one line per damaged journal line.
+
+    Sealed and still running runs read alike. Where a case was recorded more than once its last line counts;
+    between the journals of two workers, the row made later. Raises StoreError.
+    """
+    import pyarrow
+
+    sealed, sealed_sizes = _read_sealed(run)
+    journals = _journals(run)
+    if sealed is not None and all(sealed_sizes.get(path.name) == size for path, size in journals.items()):
+        return sealed, []
+    rows: dict[str, dict[str, Any]] = {}
+    if sealed is not None:
+        rows = {row["case_id"]: row for row in sealed.to_pylist()}
+    problems: list[str] = []
+    for path in journals:
+        lines, damaged = journal.read(path)
+        problems += damaged
+        for case_id, row in {line["case_id"]: line for line in lines}.items():
+            known = rows.get(case_id)
+            if known is None or (row["recorded_at"] or "") >= (known["recorded_at"] or ""):
+                rows[case_id] = row
+    place = {case_id: number for number, case_id in enumerate(run.planned)}
+    ordered = sorted(rows.values(), key=lambda row: (place.get(row["case_id"], len(place)), row["case_id"]))
+    for problem in problems:
+        _log.warning("%s", problem)
+    return pyarrow.Table.from_pylist(ordered, schema=schema.arrow_schema()), problems
+
+
+def seal(run: Run) -> Path:
+    """Write all rows so far to the run's Parquet file, atomically, and return its path.
+
+    Journals stay. Sealing again without new journal lines changes nothing. Raises StoreError.
+    """
+    import pyarrow
+    from pyarrow import parquet
+
+    path = run.path / "rows.parquet"
+    journals = _journals(run)
+    sealed, sealed_sizes = _read_sealed(run)
+    if sealed is not None and all(sealed_sizes.get(file.name) == size for file, size in journals.items()):
+        return path
+    table, _ = read(run)
+    # Sizes taken before reading: a line written meanwhile makes the sealed file older than its journal, never newer.
+    sizes = sealed_sizes | {file.name: size for file, size in journals.items()}
+    table = table.replace_schema_metadata({_SEALED_FROM: json.dumps(sizes), _SEALED_SCHEMA: str(schema.SCHEMA_VERSION)})
+    sink = pyarrow.BufferOutputStream()
+    parquet.write_table(table, sink, compression="zstd")
+    _write_atomically(path, sink.getvalue())
+    return path
+
+
+def missing(run: Run) -> list[str]:
+    """Planned cases that have no row yet, in plan order. Raises StoreError."""
+    reported = set(read(run)[0].column("case_id").to_pylist())
+    return [case_id for case_id in run.planned if case_id not in reported]
+
+
+def _journals(run: Run) -> dict[Path, int]:
+    return {path: path.stat().st_size for path in sorted((run.path / "journal").glob("*.jsonl"))}
+
+
+def _read_sealed(run: Run) -> tuple[pyarrow.Table | None, dict[str, int]]:
+    import pyarrow
+    from pyarrow import parquet
+
+    path = run.path / "rows.parquet"
+    if not path.exists():
+        return None, {}
+    try:
+        table = parquet.read_table(path)
+        metadata = table.schema.metadata or {}
+        journal.check_version(int(metadata.get(_SEALED_SCHEMA, b"0")), path)
+        sizes = json.loads(metadata.get(_SEALED_FROM, b"{}"))
+        known = schema.arrow_schema()
+        columns = [
+            table.column(field.name).cast(field.type)
+            if field.name in table.column_names
+            else pyarrow.nulls(len(table), field.type)
+            for field in known
+        ]
+        return pyarrow.Table.from_arrays(columns, schema=known), sizes
+    except (OSError, ValueError, pyarrow.ArrowException) as error:
+        cause = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        rescue = "; its journals are still there: delete the file and seal again" if _journals(run) else ""
+        raise StoreError(f"{path} is damaged ({cause}){rescue}") from error
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise StoreError(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise StoreError(f"{path} is damaged: not UTF-8 text") from error
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        document = json.loads(_read_text(path))
+    except (ValueError, RecursionError) as error:
+        raise StoreError(f"{path} is damaged: not JSON ({error})") from error
+    if not isinstance(document, dict):
+        raise StoreError(f"{path} is damaged: not a JSON object")
+    return document
+
+
+def _pretty(document: Mapping[str, Any]) -> str:
+    try:
+        return json.dumps(document, indent=2, sort_keys=True) + "\n"
+    except (TypeError, ValueError) as error:
+        raise StoreError(f"provenance must be plain JSON values: {error}") from error
+
+
+def _write_atomically(path: Path, content: Any, *, durable: bool = True) -> None:
+    """Readers see the old file or the whole new one, also after a crash where `durable`."""
+    data = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else memoryview(content)
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        with open(draft, "wb") as file:
+            file.write(data)
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        os.replace(draft, path)
+        if durable:
+            _sync_folder(path.parent)
+    except OSError as error:
+        with suppress(OSError):
+            draft.unlink()
+        raise StoreError(f"cannot write {path}: {error.strerror}") from error
+
+
+def _sync_folder(path: Path) -> None:
+    folder = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _checked(name: str, what: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise StoreError(f"{what} {name[:80]!r} cannot name a file: use letters, digits, dot, dash and underscore")
+    return name
