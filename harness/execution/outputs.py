@@ -15,22 +15,29 @@ class OutputError(TypeError):
 
 
 def leaves(output: Any) -> dict[str, torch.Tensor]:
-    """Every tensor of a model output by its path (`logits`, `past_key_values.0.keys`), in order.
+    """Every result in a model output by its path (`logits`, `past_key_values.0.keys`), in order.
 
     Accepts tensors, mappings (ModelOutput), sequences, dataclasses, caches, numbers and None, nested.
-    Numbers become 0-d tensors: they are results too. Raises OutputError for anything else.
+    Numbers become 0-d tensors on CPU: they are results too. Raises OutputError for anything else.
     """
-    return {path or "output": leaf for path, leaf in _walk("", output)}
+    return {path: x if isinstance(x, torch.Tensor) else torch.tensor(x) for path, x in _results(output)}
 
 
-def _walk(path: str, value: Any) -> Iterator[tuple[str, torch.Tensor]]:
+def tensors(output: Any) -> dict[str, torch.Tensor]:
+    """Those of the `leaves` that a model returned as tensors, and so on some device."""
+    return {path: x for path, x in _results(output) if isinstance(x, torch.Tensor)}
+
+
+def _results(output: Any) -> Iterator[tuple[str, torch.Tensor | float]]:
+    return ((path or "output", x) for path, x in _walk("", output))
+
+
+def _walk(path: str, value: Any) -> Iterator[tuple[str, torch.Tensor | float]]:
     match value:
         case None | str():
             return
-        case torch.Tensor():
+        case torch.Tensor() | bool() | int() | float():
             yield path, value
-        case bool() | int() | float():
-            yield path, torch.tensor(value)
         case EncoderDecoderCache():
             yield from _walk(_join(path, "self"), value.self_attention_cache)
             yield from _walk(_join(path, "cross"), value.cross_attention_cache)
@@ -51,10 +58,10 @@ def _walk(path: str, value: Any) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def _tensors_of(path: str, layer: Any) -> Iterator[tuple[str, torch.Tensor]]:
-    """Tensor state of one cache layer: keys and values, or convolution and recurrent states."""
+    """Tensor state of one cache layer: keys and values, or convolution and recurrent states; no bookkeeping."""
     for name, item in sorted(vars(layer).items()):
         if isinstance(item, torch.Tensor | list | tuple | dict):
-            yield from _walk(_join(path, name), item)
+            yield from ((at, x) for at, x in _walk(_join(path, name), item) if isinstance(x, torch.Tensor))
 
 
 def _join(path: str, key: Any) -> str:

@@ -54,11 +54,11 @@ def _run(report: Report, target: Target, case: Case, payload: dict[str, Any]) ->
             on_device = phases.moved(given, device)
             target.synchronize()
             started = time.monotonic()
-            returned = outputs.leaves(phases.run(case.phase, runner, on_device, seed))
+            returned = phases.run(case.phase, runner, on_device, seed)
             target.synchronize()
             elapsed = time.monotonic() - started
-            assert_on(device, returned, "outputs")
-            return {path: leaf.detach().cpu() for path, leaf in returned.items()}, elapsed
+            assert_on(device, outputs.tensors(returned), "outputs")
+            return {path: leaf.detach().cpu() for path, leaf in outputs.leaves(returned).items()}, elapsed
 
         runner = model
         if case.mode is Mode.COMPILED:

@@ -1,0 +1,21 @@
+"""The verbs put together."""
+
+from __future__ import annotations
+
+import typer
+
+from harness.cli import dashboard, doctor, list_, rerun, run, show
+
+app = typer.Typer(
+    help="Do Hugging Face models give the right numbers on Google TPUs through TorchTPU, and on other backends?",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+app.command("run")(run.run)
+app.command("rerun")(rerun.rerun)
+app.command("list")(list_.list_models)
+app.command("show")(show.show)
+app.command("doctor")(doctor.doctor)
+app.command("dashboard")(dashboard.dashboard)

@@ -1,0 +1,202 @@
+"""Drives pytest in this process: `zoo run` and `zoo rerun` are a plan, a set of arguments and a reporter."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness.cases import Case
+from harness.cli import EXIT_INTERRUPTED, EXIT_NOTHING, EXIT_OK, EXIT_UNEXPECTED, options
+from harness.plan import select
+from harness.pytest_plugin.settings import Choice, default_cache
+from model_lists import load_list
+from results import StoreError, default_store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from harness.targets.base import Target
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asked for. None means the default."""
+
+    lists: tuple[Path, ...]
+    target: str
+    phases: Sequence[str] | None
+    modes: Sequence[str] | None
+    dtypes: Sequence[str] | None
+    profiles: Sequence[str] | None
+    tier: str | None
+    words: Sequence[str]
+    workers: int | None
+    store: Path | None
+    cache: Path | None
+    expectations: Path | None
+    fail_fast: bool
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What will be run, and where. `resume` is the id of the run that is continued, empty for a new one."""
+
+    request: Request
+    target: Target
+    cases: tuple[Case, ...]
+    store: Path
+    cache: Path
+    resume: str = ""
+
+
+def planned(request: Request) -> Plan:
+    """The plan for a new run. Raises ListError, PlanError and UnknownTarget."""
+    from harness.targets import resolve
+
+    target = resolve(request.target)
+    entries = [entry for path in request.lists for entry in load_list(path)]
+    choice = Choice(request.phases, request.modes, request.dtypes, request.profiles, request.tier, tuple(request.words))
+    return Plan(
+        request,
+        target,
+        choice.cases(entries, target),
+        Path(request.store or default_store()).absolute(),
+        Path(request.cache or default_cache()).absolute(),
+    )
+
+
+def resumed(request: Request, run_id: str) -> Plan:
+    """The plan for what a run still lacks, on the run's own target.
+
+    Raises what `planned` raises, and StoreError where there is no such run.
+    """
+    from harness.plan import from_ids
+    from harness.targets import resolve
+    from results import missing, open_run
+
+    store = Path(request.store or default_store()).absolute()
+    run = open_run(store, run_id)
+    asked_target = run.provenance.get("settings", {}).get("target") or request.target
+    entries = select(entry for path in request.lists for entry in load_list(path))
+    return Plan(
+        replace(request, target=asked_target),
+        resolve(asked_target),
+        from_ids(missing(run), entries),
+        store,
+        Path(request.cache or default_cache()).absolute(),
+        resume=run.id,
+    )
+
+
+def print_plan(plan: Plan) -> None:
+    """Case ids on stdout, one a line, as `--zoo-plan` reads them; their number on stderr."""
+    sys.stdout.write("".join(f"{case.id}\n" for case in plan.cases))
+    entries = len({case.entry.id for case in plan.cases})
+    print(f"{len(plan.cases)} cases of {entries} models on {plan.target.name}", file=sys.stderr)
+
+
+def execute(plan: Plan, *, compare: bool = False) -> int:
+    """Run the plan under pytest, report as it goes, and return the exit code.
+
+    With `compare` the last recorded verdict of each case is shown beside the new one.
+    """
+    import pytest
+
+    from harness.cli.progress import Reporter
+    from harness.cli.summary import last_verdicts, print_summary
+
+    before = last_verdicts(plan.store, plan.cases, plan.target.name) if compare else None
+    if not plan.cases:
+        return _already_complete(plan)
+    _require_writable(plan.store)
+    reporter = Reporter(total=len(plan.cases))
+    with tempfile.TemporaryDirectory(prefix="zoo-") as scratch, _isolated():
+        plan_file = Path(scratch) / "plan.txt"
+        plan_file.write_text("".join(f"{case.id}\n" for case in plan.cases), encoding="utf-8")
+        code = pytest.main(_arguments(plan, plan_file), plugins=[reporter])
+    if reporter.session is None or reporter.session.run is None:
+        # pytest has printed the one line that says why, except where it broke down itself.
+        for problem in reporter.problems:
+            print(f"ERROR: {problem}", file=sys.stderr)
+        return EXIT_INTERRUPTED if reporter.interrupted else EXIT_NOTHING
+    summary = print_summary(reporter.owner, plan.target, before, reporter.problems)
+    if reporter.interrupted:
+        return EXIT_INTERRUPTED
+    if not summary.measured:
+        return EXIT_NOTHING
+    return EXIT_OK if summary.all_expected and code == pytest.ExitCode.OK else EXIT_UNEXPECTED
+
+
+def _arguments(plan: Plan, plan_file: Path) -> list[str]:
+    request = plan.request
+    entries = len({case.entry.id for case in plan.cases})
+    arguments = [
+        *(str(path) for path in request.lists),
+        f"--zoo-plan={plan_file}",
+        f"--zoo-target={request.target}",
+        f"--zoo-store={plan.store}",
+        f"--zoo-cache={plan.cache}",
+        f"-n{min(request.workers or options.cores(), entries)}",
+        # The user's own pytest settings belong to the user's own tests.
+        f"-c{os.devnull}",
+        f"--rootdir={os.path.commonpath([path.parent for path in request.lists])}",
+        "--noconftest",
+        "-pno:cacheprovider",
+        "-pxdist.plugin",
+        "-pharness.pytest_plugin",
+        "--capture=no",
+    ]
+    if plan.resume:
+        arguments.append(f"--zoo-resume={plan.resume}")
+    if request.expectations:
+        arguments.append(f"--zoo-expectations={request.expectations.absolute()}")
+    if request.fail_fast:
+        arguments.append("-x")
+    return arguments
+
+
+@contextmanager
+def _isolated() -> Iterator[None]:
+    """Only our plugins and options; SIGTERM ends a run as Ctrl-C does, workers included."""
+    import psutil
+
+    saved = {name: os.environ.pop(name, None) for name in ("PYTEST_ADDOPTS", "PYTEST_DISABLE_PLUGIN_AUTOLOAD")}
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+
+    def terminated(_signal: int, _frame: object) -> None:
+        # A terminal sends Ctrl-C to the workers too; nobody does so for SIGTERM.
+        for worker in psutil.Process().children():
+            with suppress(psutil.NoSuchProcess):
+                worker.terminate()
+        raise KeyboardInterrupt
+
+    previous = signal.signal(signal.SIGTERM, terminated)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+        del os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"]
+        os.environ.update({name: value for name, value in saved.items() if value is not None})
+
+
+def _require_writable(store: Path) -> None:
+    try:
+        store.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=store):
+            pass
+    except OSError as error:
+        raise StoreError(
+            f"cannot write the results store {store}: {error.strerror}; choose one with --store"
+        ) from error
+
+
+def _already_complete(plan: Plan) -> int:
+    print(f"nothing to run: run {plan.resume} already has a result for every case it planned")
+    return EXIT_OK

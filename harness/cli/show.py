@@ -1,0 +1,130 @@
+"""`zoo show`: everything known about a model or a case."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from harness.cli import options
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from harness.cases import Entry
+
+_RESULTS_SHOWN = 20
+_EVIDENCE = (
+    ("message", "why"),
+    ("worst_path", "worst output"),
+    ("worst_shape", "its shape"),
+    ("worst_index", "worst at"),
+    ("worst_actual", "got"),
+    ("worst_expected", "truth"),
+    ("worst_cpu", "CPU at this dtype"),
+    ("worst_ratio", "error / allowed"),
+    ("evidence", "evidence"),
+    ("signal", "signal"),
+    ("exit_code", "exit code"),
+    ("wall_seconds", "seconds"),
+    ("recorded_at", "recorded"),
+    ("run_id", "run"),
+)
+
+
+def show(
+    what: Annotated[str, typer.Argument(help="Model type, class, Hub id, case id or glob.")],
+    lists: options.Lists = None,
+    store: options.Store = None,
+) -> None:
+    """Show a model's facts, its last results and how to run it again; for a case id, the evidence too."""
+    from rich.console import Console
+
+    from harness.plan import select
+    from harness.pytest_plugin.report import rerun_command
+    from model_lists import load_list
+    from results import default_store
+
+    entries = select((entry for path in options.list_paths(lists) for entry in load_list(path)), words=[what])
+    folder = Path(store or default_store())
+    console = Console()
+    results = _last_results(folder, {entry.id for entry in entries})
+    for entry in entries:
+        _print_entry(console, entry)
+        rows = [row for row in results if row["entry_id"] == entry.id]
+        exact = [row for row in rows if row["case_id"] == what]
+        _print_results(console, exact or rows, folder)
+        if exact:
+            _print_evidence(console, exact[0])
+        word = what if what.startswith(f"{entry.id}/") else f"{entry.id}/*"
+        console.print(
+            f"run again: {rerun_command(word, rows[0]['target'] if rows else 'tpu')}",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
+        console.print()
+
+
+def _last_results(store: Path, entries: set[str]) -> list[dict[str, Any]]:
+    """Rows of these entries, newest run first."""
+    from results import list_runs, open_run
+    from results.store import read
+
+    rows: list[dict[str, Any]] = []
+    for run_id in reversed(list_runs(store)):
+        run = open_run(store, run_id)
+        if any(case_id.rsplit("/", 4)[0] in entries for case_id in run.planned):
+            rows += [row for row in read(run)[0].to_pylist() if row["entry_id"] in entries]
+        if len(rows) >= _RESULTS_SHOWN * len(entries):
+            break
+    return rows
+
+
+def _print_entry(console: Console, entry: Entry) -> None:
+    from dataclasses import fields
+
+    from rich.table import Table
+
+    from harness.cli.style import plain
+
+    table = Table.grid(padding=(0, 2))
+    table.add_row(plain("entry", "dim"), plain(entry.id, "bold"))
+    for field in fields(entry):
+        value = getattr(entry, field.name)
+        table.add_row(plain(field.name, "dim"), plain("unknown" if value in (None, "") else value))
+    console.print(table)
+
+
+def _print_results(console: Console, rows: list[dict[str, Any]], store: Path) -> None:
+    from harness.cli.style import plain, verdict_style
+
+    if not rows:
+        console.print(plain(f"no results in {store}", "dim"))
+    for row in rows[:_RESULTS_SHOWN]:
+        line = plain(f"{row['recorded_at']}  {row['target']}  ", "dim")
+        line.append_text(plain(" ".join(str(row[name]) for name in ("phase", "mode", "dtype", "profile"))))
+        line.append(f"  {row['verdict']}", verdict_style(row["verdict"]))
+        if row["worst_ratio"] is not None:
+            line.append(f"  error {row['worst_ratio']:.3g} x allowed")
+        if row["message"]:
+            line.append_text(plain(f"  {row['stage']}: {row['message']}"))
+        console.print(line, soft_wrap=True)
+
+
+def _print_evidence(console: Console, row: Mapping[str, Any]) -> None:
+    from rich.table import Table
+
+    from harness.cli.style import plain
+
+    table = Table.grid(padding=(0, 2))
+    for name, label in _EVIDENCE:
+        if row[name] not in (None, ""):
+            table.add_row(plain(label, "dim"), plain(row[name]))
+    console.print(table)
+    for name in ("detail", "log"):
+        if row[name]:
+            console.print(plain(f"{name}:", "dim"))
+            console.print(plain(row[name]), soft_wrap=True)

@@ -1,0 +1,70 @@
+"""Runs cases in the process that pytest runs in: one job runner, one journal, one sign of life."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness import jobs
+from harness.cases import Case, Stage, Verdict
+from harness.records import Record
+from results import StoreError, schema
+
+if TYPE_CHECKING:
+    from harness.targets.base import Target
+    from results.store import Run
+
+
+class Executor:
+    """Executes cases one after another and records each before the next.
+
+    `worker` names this process in records, in its journal and in its announcements.
+    """
+
+    def __init__(self, target: Target, cache: Path, run: Run, worker: str) -> None:
+        self._target = target
+        self._run = run
+        self._worker = worker
+        self._stage = Stage.IMPORT
+        self._journal = run.journal(worker)
+        self._runner: Any = jobs.JobRunner(target, cache, worker=worker, on_stage=self._on_stage)
+
+    def run(self, case: Case) -> Record:
+        """Execute a case and put its record on disk. Raises StoreError where that is impossible."""
+        self._on_stage(case, Stage.IMPORT)
+        try:
+            record = self._runner.run(case)
+        except Exception as error:  # noqa: BLE001 - the boundary where a failing harness becomes data
+            record = self._failed(case, error)
+        self._journal.append(schema.row(record, self._run.id))
+        self._announce({})
+        return record
+
+    def close(self) -> None:
+        """End the job runner's processes and let go of the journal."""
+        self._runner.close()
+        self._journal.close()
+
+    def _on_stage(self, case: Case, stage: Stage) -> None:
+        self._stage = stage
+        self._announce({"case": case.id, "stage": stage.value, "since": time.time()})
+
+    def _announce(self, state: dict[str, Any]) -> None:
+        # Announcements are for people who watch; a full disk must show in the journal, not here.
+        with contextlib.suppress(StoreError):
+            self._run.announce(self._worker, state)
+
+    def _failed(self, case: Case, error: Exception) -> Record:
+        return Record(
+            case=case,
+            target=self._target.name,
+            emulated=self._target.emulated,
+            verdict=Verdict.HARNESS_ERROR,
+            stage=self._stage,
+            message=" ".join(f"{type(error).__name__}: {error}".split())[:500],
+            detail="".join(traceback.format_exception(error)),
+            worker=self._worker,
+        )

@@ -1,0 +1,203 @@
+"""The process that owns a run: it creates and seals the run, and answers for every planned case.
+
+That is the xdist controller, or the only process where there are no workers.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from harness.cases import Case, Stage, Verdict
+from harness.plan import digest
+from harness.pytest_plugin import report as text
+from harness.pytest_plugin.collection import CaseItem
+from harness.pytest_plugin.session import POINTER
+from harness.records import Record
+from harness.targets.base import TargetUnavailable
+from results import StoreError, create_run, missing, open_run, schema, seal
+from results.expected import outcome
+from results.provenance import collect
+
+if TYPE_CHECKING:
+    from harness.pytest_plugin.session import ZooSession
+
+_MISSING_NAMED = 20
+
+
+class RunOwner:
+    """Hooks of the process that owns the run of a `ZooSession`."""
+
+    NAME = "zoo-run-owner"
+
+    def __init__(self, zoo: ZooSession) -> None:
+        self.zoo = zoo
+        self.missing: list[str] = []
+        self.problems: list[str] = []
+        self._target_facts: dict[str, str] = {}
+        self._handoff: Path | None = None
+
+    # Registered after ZooSession, so among the hooks that run first this one would precede its checks.
+    def pytest_sessionstart(self) -> None:
+        """Prove the target before any worker starts."""
+        if self.zoo.config.option.collectonly:
+            return
+        from harness import jobs
+
+        try:
+            if self.zoo.config.option.zoo_resume:
+                self._resume(self.zoo.config.option.zoo_resume)
+            self._target_facts = jobs.probe(self.zoo.target, self.zoo.cache)
+        except (StoreError, TargetUnavailable) as error:
+            raise pytest.UsageError(str(error)) from error
+        if self.zoo.distributes:
+            self._handoff = Path(tempfile.mkdtemp(prefix="zoo-"))
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        """Tell a worker where it will find the run, which is created once the plan is final."""
+        if self._handoff is not None:
+            node.workerinput[POINTER] = str(self._handoff / "run")
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> Any:
+        """Keep the cases of a model together, unless another distribution was asked for by name."""
+        if config.getoption("dist") != "load":
+            return None
+        from harness.pytest_plugin.scheduling import EntryScheduling
+
+        return EntryScheduling(config, log, self._entry_of)
+
+    def _entry_of(self, nodeid: str) -> str | None:
+        case = self.zoo.case_of(nodeid)
+        return case.entry.id if case else None
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
+        """The first worker's collection, after `-k` and the like, is the plan."""
+        if self._handoff is None:
+            return
+        if self.zoo.run is None:
+            self._create([case for nodeid in ids if (case := self.zoo.case_of(nodeid))])
+        if self.zoo.run is not None:
+            (self._handoff / "run").write_text(self.zoo.run.id, encoding="utf-8")
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Without workers, what is left after deselection is the plan."""
+        if not (self.zoo.distributes or self.zoo.config.option.collectonly or self.zoo.run):
+            self._create([item.case for item in session.items if isinstance(item, CaseItem)])
+
+    def _create(self, cases: Sequence[Case]) -> None:
+        if not cases:
+            return
+        settings = {
+            "target": self.zoo.target.name,
+            "tiers": _distinct(case.entry.tier for case in cases),
+            "phases": _distinct(case.phase for case in cases),
+            "modes": _distinct(case.mode for case in cases),
+            "dtypes": _distinct(case.dtype for case in cases),
+            "profiles": _distinct(case.profile for case in cases),
+            "cases": len(cases),
+            "plan_sha256": digest(cases),
+        }
+        try:
+            facts = collect(self.zoo.lists, settings)
+            facts |= {"target": self._target_facts, "emulated": self.zoo.target.emulated}
+            self.zoo.run = create_run(self.zoo.store, facts, [case.id for case in cases])
+        except StoreError as error:
+            raise pytest.UsageError(str(error)) from error
+
+    def _resume(self, run_id: str) -> None:
+        run = open_run(self.zoo.store, run_id)
+        if strangers := set(self.zoo.cases) - set(run.planned):
+            raise StoreError(
+                f"{min(strangers)} is not in the plan of run {run.id}; name its missing cases in --zoo-plan"
+            )
+        self.zoo.run = run
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_handlecrashitem(self, crashitem: str, report: pytest.TestReport) -> None:
+        """A worker died on a case: record it, unless the worker did so with its last breath."""
+        case = self.zoo.case_of(crashitem)
+        if case is None or self.zoo.run is None:
+            return
+        report.when = "call"
+        report.location = (report.location[0], None, case.id)
+        worker = report.node.gateway.id
+        try:
+            if case.id not in missing(self.zoo.run):
+                return
+            record = Record(
+                case=case,
+                target=self.zoo.target.name,
+                emulated=self.zoo.target.emulated,
+                verdict=Verdict.HARNESS_ERROR,
+                stage=self._last_stage(worker, case),
+                message=f"the worker process {worker} died while it ran this case",
+                worker="controller",
+            )
+            with self.zoo.run.journal("controller") as journal:
+                journal.append(schema.row(record, self.zoo.run.id))
+        except StoreError as error:
+            self.problems.append(f"{case.id} has no record: {error}")
+            return
+        ended, expectation = outcome(record.verdict, record.stage, self.zoo.expectations.about(case.id))
+        report.user_properties.extend(text.properties(record, ended))
+        report.longrepr = text.failure(record, ended, expectation, self.zoo.rerun_command(case))
+
+    def _last_stage(self, worker: str, case: Case) -> Stage:
+        """The stage a dead worker announced last for this case."""
+        said = self.zoo.run.live().get(worker, {}) if self.zoo.run else {}
+        return Stage(said["stage"]) if said.get("case") == case.id else Stage.IMPORT
+
+    # Last, because xdist waits for its workers in this hook.
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Seal the run; a planned case without a result fails the session."""
+        if self.zoo.run is None:
+            return
+        try:
+            seal(self.zoo.run)
+            self.missing = missing(self.zoo.run)
+        except StoreError as error:
+            self.problems.append(f"the run could not be sealed: {error}")
+        if (self.missing or self.problems) and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """Say where the results are, and name what is missing."""
+        if self.zoo.run is not None:
+            terminalreporter.section("model zoo")
+            for line in self.summary():
+                terminalreporter.line(line)
+
+    def summary(self) -> list[str]:
+        """Lines for people: the run, and every planned case without a result."""
+        run = self.zoo.run
+        if run is None:
+            return []
+        lines = [f"run {run.id} on {self.zoo.target.name}, results in {run.path}", *self.problems]
+        if self.missing:
+            lines.append(
+                f"{len(self.missing)} of {len(run.planned)} planned cases have no result"
+                f" (`zoo run --resume {run.id}` runs them):"
+            )
+            lines += [f"  missing {case_id}" for case_id in self.missing[:_MISSING_NAMED]]
+            if len(self.missing) > _MISSING_NAMED:
+                lines.append(f"  and {len(self.missing) - _MISSING_NAMED} more")
+        return lines
+
+    def pytest_unconfigure(self) -> None:
+        """Remove what only this session's processes needed."""
+        if self._handoff is not None:
+            shutil.rmtree(self._handoff, ignore_errors=True)
+
+
+def _distinct(words: Iterable[str]) -> list[str]:
+    """Each word once, as plain strings, in the order of first occurrence."""
+    return list(dict.fromkeys(str(word) for word in words))

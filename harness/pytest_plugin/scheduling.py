@@ -1,0 +1,59 @@
+"""Which worker runs what: the cases of one model stay together, so that they share its process tree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
+
+
+class EntryScheduling(LoadScopeScheduling):
+    """Hands out whole entries, in plan order, as workers become free.
+
+    `entry_of` gives the entry of an item by its node id, None for an item outside the model lists;
+    those are grouped as `--dist loadscope` does.
+    """
+
+    def __init__(self, config: pytest.Config, log: Any, entry_of: Callable[[str], str | None]) -> None:
+        super().__init__(config, log)
+        self._entry_of = entry_of
+        # The base class would sort by number of cases; plan order is what the user reads.
+        config.option.loadscopereorder = False
+
+    def _split_scope(self, nodeid: str) -> str:
+        return self._entry_of(nodeid) or super()._split_scope(nodeid)
+
+    def _reschedule(self, node: WorkerController) -> None:
+        """Give a worker its next entry as late as possible.
+
+        A worker starts an item only once it holds the one after it, so the next entry has to come
+        when one item is left; the base class sends it when two are, which ends a run less evenly.
+        """
+        if node.shutting_down:
+            return
+        while self.workqueue and self._pending_of(self.assigned_work[node]) <= 1:
+            self._assign_work_unit(node)
+        if not self.workqueue:
+            # The worker does all it holds first; without this it would wait for a successor to its last item.
+            node.shutdown()
+
+    def remove_node(self, node: WorkerController) -> str | None:
+        """Forget a worker that ended; the item it died on is given up, the rest goes to other workers.
+
+        The base class would hand the fatal item out again, to kill every worker in turn.
+        """
+        workload = self.assigned_work[node]
+        fatal = next((name for unit in workload.values() for name, done in unit.items() if not done), None)
+        if fatal is None:
+            return super().remove_node(node)
+        del self.assigned_work[node]
+        for scope, unit in reversed(workload.items()):
+            if left := {name: done for name, done in unit.items() if not done and name != fatal}:
+                self.workqueue[scope] = left
+                self.workqueue.move_to_end(scope, last=False)
+        for other in self.nodes:
+            self._reschedule(other)
+        return fatal

@@ -1,0 +1,167 @@
+"""One pytest session over model lists, as every process of it sees it: what is planned, and executing it.
+
+With xdist this exists in the controller and in every worker; the controller executes nothing.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.cases import Case
+from harness.plan import PlanError, select
+from harness.pytest_plugin import report as text
+from harness.pytest_plugin.collection import CaseItem, ModelList
+from harness.pytest_plugin.settings import Choice, default_cache
+from model_lists import ListError, load_list
+from model_lists.expectations import ExpectationError, load_expectations
+from results import StoreError, default_store
+
+if TYPE_CHECKING:
+    from harness.pytest_plugin.executor import Executor
+    from harness.records import Record
+    from harness.targets.base import Target
+    from model_lists.expectations import Expectations
+    from results.store import Run
+
+POINTER = "zoo_run_pointer"
+"""Key of `workerinput` under which a worker finds the path of the file that will hold the run's id."""
+
+
+class ZooSession:
+    """State and hooks of a session in which at least one model list was given."""
+
+    NAME = "zoo-session"
+
+    def __init__(self, config: pytest.Config, lists: tuple[Path, ...]) -> None:
+        self.config = config
+        self.lists = lists
+        self.run: Run | None = None
+        self._executor: Executor | None = None
+        option = config.option
+        self.choice = Choice(
+            phases=option.zoo_phase,
+            modes=option.zoo_mode,
+            dtypes=option.zoo_dtype,
+            profiles=option.zoo_profile,
+            tier=option.zoo_tier,
+            words=option.zoo_select or (),
+            plan_file=Path(option.zoo_plan) if option.zoo_plan else None,
+        )
+        self.store = Path(option.zoo_store or default_store()).absolute()
+        self.cache = Path(option.zoo_cache or default_cache()).absolute()
+
+    @property
+    def is_worker(self) -> bool:
+        """Whether this is an xdist worker."""
+        return hasattr(self.config, "workerinput")
+
+    @property
+    def distributes(self) -> bool:
+        """Whether this is the controller of xdist workers."""
+        return not self.is_worker and self.config.pluginmanager.has_plugin("dsession")
+
+    @cached_property
+    def target(self) -> Target:
+        """The backend under test. Raises UnknownTarget."""
+        from harness.targets import resolve
+
+        return resolve(self.config.option.zoo_target)
+
+    @cached_property
+    def expectations(self) -> Expectations:
+        """What is known about the target. Raises ExpectationError."""
+        folder = self.config.option.zoo_expectations
+        return load_expectations(self.target.name, Path(folder)) if folder else load_expectations(self.target.name)
+
+    @cached_property
+    def cases(self) -> dict[str, Case]:
+        """Every planned case by id, in plan order. Raises ListError, PlanError and UnknownTarget."""
+        entries = [entry for path in self.lists for entry in load_list(path)]
+        return {case.id: case for case in self.choice.cases(select(entries), self.target)}
+
+    @cached_property
+    def _owners(self) -> dict[str, Path]:
+        """For each entry id the first list that has it, so that a model in two lists runs once."""
+        owners: dict[str, Path] = {}
+        for path in self.lists:
+            for entry in load_list(path):
+                owners.setdefault(entry.id, path)
+        return owners
+
+    def collector(self, path: Path, parent: pytest.Collector) -> ModelList:
+        """The node of one model list."""
+        node = ModelList.from_parent(parent, path=path)
+        node.zoo = self
+        return node
+
+    def cases_of(self, path: Path) -> list[Case]:
+        """The planned cases that belong to one of the given lists."""
+        return [case for case in self.cases.values() if self._owners[case.entry.id] == path]
+
+    def case_of(self, nodeid: str) -> Case | None:
+        """The case an item's node id ends in, None for an item of another kind."""
+        return self.cases.get(nodeid.partition("::")[2])
+
+    def rerun_command(self, case: Case) -> str:
+        """The shell command that runs a case again."""
+        return text.rerun_command(case.id, self.config.option.zoo_target)
+
+    def execute(self, item: CaseItem) -> None:
+        """Run an item's case, record it, and raise the pytest outcome it deserves."""
+        from harness.pytest_plugin.executor import Executor
+
+        try:
+            if self._executor is None:
+                worker = self.config.workerinput["workerid"] if self.is_worker else "main"
+                self._executor = Executor(self.target, self.cache, self._opened_run(), worker)
+            record = self._executor.run(item.case)
+        except StoreError as error:
+            item.session.shouldstop = str(error)
+            pytest.fail(f"{item.case.id} has no record: {error}", pytrace=False)
+        self._conclude(item, record)
+
+    def _opened_run(self) -> Run:
+        if self.run is None:
+            from results import open_run
+
+            self.run = open_run(self.store, Path(self.config.workerinput[POINTER]).read_text(encoding="utf-8"))
+        return self.run
+
+    def _conclude(self, item: CaseItem, record: Record) -> None:
+        from results.expected import Outcome, outcome
+
+        ended, expectation = outcome(record.verdict, record.stage, self.expectations.about(record.case.id))
+        item.user_properties.extend(text.properties(record, ended))
+        match ended:
+            case Outcome.EXPECTED if expectation is None:
+                return
+            case Outcome.EXPECTED:
+                raise pytest.xfail.Exception(f"{record.verdict}: {expectation.reason}")
+            case Outcome.UNEXPECTED | Outcome.UNEXPECTED_PASS | Outcome.CHANGED_FAILURE:
+                why = text.failure(record, ended, expectation, self.rerun_command(record.case))
+                pytest.fail(why, pytrace=False)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionstart(self) -> None:
+        """Find everything wrong with what was asked before anything starts."""
+        from harness.targets import UnknownTarget
+
+        if self.is_worker and threading.current_thread() is threading.main_thread():
+            # So that a controller that is told to stop can have its workers end their models' processes. SIGINT
+            # would not do: shells start background jobs with it ignored.
+            signal.signal(signal.SIGTERM, signal.default_int_handler)
+        try:
+            _ = self.cases, self.expectations
+        except (ListError, PlanError, UnknownTarget, ExpectationError) as error:
+            raise pytest.UsageError(str(error)) from error
+
+    def pytest_sessionfinish(self) -> None:
+        """End the processes of the job runner."""
+        if self._executor is not None:
+            self._executor.close()

@@ -1,0 +1,198 @@
+"""`zoo run` and `zoo rerun` from the outside: what is run, recorded, printed and returned."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+from results import provenance_of
+
+ALPHA = "alpha/AlphaModel/acme/alpha/synthetic/forward"
+BETA = "beta/BetaForCausalLM/acme/beta/synthetic/forward"
+
+
+def test_a_run_records_every_planned_case_and_exits_0(zoo, models, recorded, tmp_path):
+    ended = zoo("run", "--list", models, "--tier", "smoke", "--target", "cpu")
+    assert ended.code == 0, ended.both
+    assert recorded() == {
+        f"{entry}/{mode}/float32/padded": "PASS" for entry in (ALPHA, BETA) for mode in ("eager", "compiled")
+    }
+    settings = provenance_of("latest", tmp_path / "store")["settings"]
+    assert (settings["target"], settings["tiers"], settings["modes"]) == ("cpu", ["smoke"], ["eager", "compiled"])
+    assert re.search(r"eager\s+.*float32\s+.*2\s+.*2", ended.out)
+
+
+def test_an_unexpected_failure_exits_1_and_is_explained_in_one_line(zoo, models):
+    ended = zoo("run", "--list", models, "--target", "cpu", script={"beta/*/compiled/*": "NUMERIC_MISMATCH"})
+    assert ended.code == 1
+    why = [line for line in ended.out.splitlines() if line.startswith("NUMERIC_MISMATCH (unexpected)")]
+    assert len(why) == 1
+    assert f"{BETA}/compiled/float32/padded" in why[0]
+
+
+def test_hostile_text_is_shown_as_it_is_and_never_obeyed(zoo, models):
+    ended = zoo("run", "--list", models, "--target", "cpu", script={"beta/*": "RUN_ERROR"})
+    assert ended.out.count("[bold red]not markup[/]") == 4, "two cases, each as it ended and in the summary"
+    assert "\x1b" not in ended.out
+
+
+def test_an_expected_failure_runs_and_exits_0_and_its_pass_exits_1(zoo, models, tmp_path, recorded):
+    folder = tmp_path / "known"
+    folder.mkdir()
+    (folder / "cpu.toml").write_text(
+        '[[expect]]\ncase = "beta/*"\nverdict = "RUN_ERROR"\nreason = "known"\nadded = 2026-01-31\n', encoding="utf-8"
+    )
+    asked = ("run", "--list", models, "--target", "cpu", "--expectations", folder)
+    ended = zoo(*asked, script={"beta/*": "RUN_ERROR"})
+    assert ended.code == 0, ended.both
+    assert recorded()[f"{BETA}/eager/float32/padded"] == "RUN_ERROR"
+    assert "RUN_ERROR (expected)" in ended.out
+
+    ended = zoo(*asked)
+    assert ended.code == 1
+    assert "PASS (unexpected-pass)" in ended.out
+
+    ended = zoo(*asked, script={"beta/*": "TIMEOUT"})
+    assert ended.code == 1
+    assert "TIMEOUT (changed-failure)" in ended.out
+
+
+def test_nothing_measured_exits_2(zoo, models):
+    ended = zoo("run", "--list", models, "--target", "cpu", script={"*": "BACKEND_UNAVAILABLE"})
+    assert ended.code == 2
+
+
+def test_a_worker_killed_by_9_costs_only_its_current_case(zoo, models, recorded, tmp_path):
+    trace = tmp_path / "trace"
+    ended = zoo(
+        *("run", "--list", models, "--target", "cpu", "--workers", 2),
+        script={"alpha/*/eager/*": "die"},
+        ZOO_FAKE_TRACE=str(trace),
+    )
+    assert ended.code == 1
+    verdicts = recorded()
+    assert verdicts.pop(f"{ALPHA}/eager/float32/padded") == "HARNESS_ERROR"
+    assert len(verdicts) == 5
+    assert set(verdicts.values()) == {"PASS"}
+    started = [line.split()[1] for line in trace.read_text().splitlines()]
+    assert sorted(started) == sorted(set(started)), "a case ran twice"
+
+
+def test_cases_of_a_model_stay_on_one_worker(zoo, models, tmp_path):
+    trace = tmp_path / "trace"
+    zoo("run", "--list", models, "--target", "cpu", "--workers", 2, ZOO_FAKE_TRACE=str(trace))
+    workers: dict[str, set[str]] = {}
+    for line in trace.read_text().splitlines():
+        worker, case_id = line.split()
+        workers.setdefault(case_id.split("/")[0], set()).add(worker)
+    assert {model: len(names) for model, names in workers.items()} == {"alpha": 1, "beta": 1, "gamma": 1}
+    assert len(set.union(*workers.values())) == 2
+
+
+def test_fail_fast_stops_and_names_what_has_no_result_and_resume_runs_it(zoo, models, recorded, tmp_path):
+    asked = ("--list", models, "--target", "cpu", "--workers", 1)
+    ended = zoo("run", *asked, "--fail-fast", script={"alpha/*/eager/*": "RUN_ERROR"})
+    assert ended.code == 1
+    before = recorded()
+    assert len(before) < 6
+    assert f"missing {BETA}/compiled/float32/padded" in ended.out
+
+    trace = tmp_path / "trace"
+    ended = zoo("run", "--resume", "latest", *asked, ZOO_FAKE_TRACE=str(trace))
+    after = recorded()
+    assert len(after) == 6
+    assert after[f"{ALPHA}/eager/float32/padded"] == "RUN_ERROR"
+    assert len(trace.read_text().splitlines()) == 6 - len(before)
+    assert ended.code == 1, "the resumed run still holds the unexpected failure"
+
+
+def test_sigterm_ends_children_keeps_results_and_leaves_a_resumable_run(environment, models, tmp_path, recorded):
+    hanging, closed = tmp_path / "hanging", tmp_path / "closed"
+    env = environment({"beta/*": "hang"}, ZOO_FAKE_HANGING=str(hanging), ZOO_FAKE_CLOSED=str(closed))
+    command = [sys.executable, "-m", "zoo_fakes", "run", "--list", str(models), "--target", "cpu", "--workers", "1"]
+    process = subprocess.Popen(
+        command, cwd=tmp_path, env=env, stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    deadline = time.monotonic() + 60
+    while not hanging.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.kill(process.pid, signal.SIGTERM)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert recorded() == {f"{ALPHA}/{mode}/float32/padded": "PASS" for mode in ("eager", "compiled")}
+    assert "--resume" in out
+    assert "gw0" in closed.read_text(), "the worker's job runner was not closed"
+
+
+def test_rerun_shows_the_last_verdict_beside_the_new_one(zoo, models):
+    asked = ("rerun", "BetaForCausalLM", "--list", models, "--target", "cpu", "--mode", "eager")
+    assert "never run -> RUN_ERROR" in zoo(*asked, script={"beta/*": "RUN_ERROR"}).out
+    ended = zoo(*asked)
+    assert "RUN_ERROR -> PASS" in ended.out
+    assert ended.code == 0
+
+
+def test_rerun_of_a_full_case_id_runs_that_case_alone(zoo, models, recorded):
+    case_id = f"{BETA}/compiled/bfloat16/single"
+    ended = zoo("rerun", case_id, "--list", models, "--target", "cpu")
+    assert ended.code == 0, ended.both
+    assert recorded() == {case_id: "PASS"}
+
+
+def test_controller_and_workers_stay_small_and_import_no_torch(zoo, models, tmp_path):
+    closed = tmp_path / "closed"
+    zoo("run", "--list", models, "--target", "cpu", ZOO_FAKE_CLOSED=str(closed))
+    seen = dict(line.split(maxsplit=1) for line in closed.read_text().splitlines())
+    assert {"controller", "gw0"} <= set(seen)
+    for who, facts in seen.items():
+        megabytes, torch_imported = facts.split()
+        assert torch_imported == "False", who
+        assert int(megabytes) < 200, who
+
+
+def test_list_and_show_and_doctor(zoo, models):
+    listed = zoo("list", "--list", models, "--family", "vision")
+    assert listed.out == "gamma\tGammaModel\tacme/gamma-one\tvision\timage-classification\tnightly\tsynthetic\n"
+
+    zoo("run", "--list", models, "--target", "cpu", "--select", "beta", script={"beta/*/eager/*": "RUN_ERROR"})
+    shown = zoo("show", "beta", "--list", models)
+    assert shown.code == 0
+    assert "acme/beta" in shown.out
+    assert "RUN_ERROR" in shown.out
+    assert "zoo rerun 'beta/BetaForCausalLM/acme/beta/synthetic/*' --target cpu" in shown.out
+
+    doctor = zoo("doctor", "--target", "cpu", HF_TOKEN="hf_very_secret")
+    assert doctor.code == 0, doctor.both
+    assert "present" in doctor.out
+    assert "hf_very_secret" not in doctor.both
+    broken = zoo("doctor", "--target", "cpu", script={"target": "unavailable"})
+    assert broken.code == 2
+    assert "no device here" in broken.out
+
+
+def test_the_live_display_on_a_terminal(environment, models, tmp_path):
+    controller, terminal = os.openpty()
+    command = [sys.executable, "-m", "zoo_fakes", "run", "--list", str(models), "--target", "cpu"]
+    env = environment({"beta/*": "RUN_ERROR"}, TERM="xterm-256color")
+    process = subprocess.Popen(command, cwd=tmp_path, env=env, stdout=terminal, stderr=terminal)
+    os.close(terminal)
+    shown = b""
+    while True:
+        try:
+            chunk = os.read(controller, 65536)
+        except OSError:
+            break
+        if not chunk:
+            break
+        shown += chunk
+    os.close(controller)
+    assert process.wait(timeout=60) == 1
+    text = shown.decode(errors="replace")
+    assert "6/6" in text
+    assert "elapsed" in text
+    assert "[bold red]not markup[/]" in text
+    assert "Traceback" not in text
