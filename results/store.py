@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import logging
 import os
 import re
 import secrets
 import time
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -53,10 +54,11 @@ class Run:
         return str(_read_json(self.path / "run.json").get("created_at") or "")
 
     def amend(self, facts: Mapping[str, Any]) -> None:
-        """Add facts to the provenance, as they become known while the run goes on. One process may do this."""
-        document = _read_json(self.path / "run.json")
-        document["provenance"] |= facts
-        _write_atomically(self.path / "run.json", _pretty(document))
+        """Add facts to the provenance, as they become known while the run goes on. Raises StoreError."""
+        with _locked(self.path):
+            document = _read_json(self.path / "run.json")
+            document["provenance"] |= facts
+            _write_atomically(self.path / "run.json", _pretty(document))
 
     def journal(self, worker: str) -> Journal:
         """The journal of one worker, opened for writing."""
@@ -70,6 +72,20 @@ class Run:
     def live(self) -> dict[str, dict[str, Any]]:
         """What each worker announced last."""
         return {path.stem: _read_json(path) for path in sorted((self.path / "live").glob("*.json"))}
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Keep other processes out of the same section for the same folder. Raises StoreError."""
+    try:
+        handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise StoreError(f"cannot open {folder}: {error.strerror}") from error
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def create_run(store: Path, provenance: Mapping[str, Any], planned: Iterable[str]) -> Run:

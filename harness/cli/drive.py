@@ -126,6 +126,11 @@ def execute(plan: Plan, *, compare: bool = False) -> int:
         for problem in reporter.problems:
             print(f"ERROR: {problem}", file=sys.stderr)
         return EXIT_INTERRUPTED if reporter.interrupted else EXIT_NOTHING
+    if not reporter.done and reporter.problems:
+        for problem in dict.fromkeys(reporter.problems):
+            print(f"ERROR: {problem}", file=sys.stderr)
+        print(f"nothing was measured; `zoo run --resume {reporter.session.run.id}` tries again", file=sys.stderr)
+        return EXIT_NOTHING
     summary = print_summary(reporter.owner, plan.target, before, reporter.problems)
     if reporter.interrupted:
         return EXIT_INTERRUPTED

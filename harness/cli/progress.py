@@ -77,7 +77,7 @@ class Reporter:
             return
         verdict = facts.get("verdict")
         if verdict is None:
-            self.problems.append(" ".join(report.longreprtext.split()))
+            self.problems.append(facts.get("problem") or " ".join(report.longreprtext.split()))
             return
         self._verdicts[verdict] += 1
         if self._live is None or facts.get("outcome") != "expected":

@@ -104,14 +104,15 @@ class JobRunner:
         return described
 
     def run(self, case: Case) -> Record:
-        """Run one case to its record, whatever a model or a backend does meanwhile."""
+        """Run one case to its record, whatever a model or a backend does meanwhile.
+
+        Raises TargetUnavailable where the target cannot be loaded or executes nothing at all.
+        """
         started, clock = datetime.now(UTC).isoformat(timespec="milliseconds"), time.monotonic()
         record = Record(case, self.target.name, self.target.emulated, Verdict.HARNESS_ERROR, Stage.IMPORT)
         self.start()
         try:
             record = self._judged(record)
-        except TargetUnavailable as unavailable:
-            record = dataclasses.replace(record, verdict=Verdict.BACKEND_UNAVAILABLE, message=str(unavailable))
         except device_lock.DeviceBusy as busy:
             record = dataclasses.replace(record, verdict=Verdict.DEVICE_BUSY, message=str(busy))
         except ServerFailed as failed:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from harness import jobs
 from harness.cases import Case, Stage, Verdict
 from harness.records import Record
+from harness.targets.base import TargetUnavailable
 from results import StoreError, schema
 
 if TYPE_CHECKING:
@@ -30,16 +31,25 @@ class Executor:
         self._worker = worker
         self._stage = Stage.IMPORT
         self._journal = run.journal(worker)
+        self._described = False
         self._runner: Any = jobs.JobRunner(target, cache, worker=worker, on_stage=self._on_stage)
 
     def run(self, case: Case) -> Record:
-        """Execute a case and put its record on disk. Raises StoreError where that is impossible."""
+        """Execute a case and put its record on disk.
+
+        Raises StoreError where that is impossible, and TargetUnavailable where there is nothing to execute on.
+        """
         self._on_stage(case, Stage.IMPORT)
         try:
             record = self._runner.run(case)
+        except TargetUnavailable:
+            raise
         except Exception as error:  # noqa: BLE001 - the boundary where a failing harness becomes data
             record = self._failed(case, error)
         self._journal.append(schema.row(record, self._run.id))
+        if self._runner.facts and not self._described:
+            self._run.amend({"target": self._runner.facts})
+            self._described = True
         self._announce({})
         return record
 

@@ -19,7 +19,6 @@ from harness.pytest_plugin import report as text
 from harness.pytest_plugin.collection import CaseItem
 from harness.pytest_plugin.session import POINTER
 from harness.records import Record
-from harness.targets.base import TargetUnavailable
 from results import StoreError, create_run, missing, open_run, schema, seal
 from results.expected import outcome
 from results.provenance import collect
@@ -39,21 +38,17 @@ class RunOwner:
         self.zoo = zoo
         self.missing: list[str] = []
         self.problems: list[str] = []
-        self._target_facts: dict[str, str] = {}
         self._handoff: Path | None = None
 
     # Registered after ZooSession, so among the hooks that run first this one would precede its checks.
     def pytest_sessionstart(self) -> None:
-        """Prove the target before any worker starts."""
+        """Open the run that is resumed, before any worker starts."""
         if self.zoo.config.option.collectonly:
             return
-        from harness import jobs
-
         try:
             if self.zoo.config.option.zoo_resume:
                 self._resume(self.zoo.config.option.zoo_resume)
-            self._target_facts = jobs.probe(self.zoo.target, self.zoo.cache)
-        except (StoreError, TargetUnavailable) as error:
+        except StoreError as error:
             raise pytest.UsageError(str(error)) from error
         if self.zoo.distributes:
             self._handoff = Path(tempfile.mkdtemp(prefix="zoo-"))
@@ -107,7 +102,7 @@ class RunOwner:
         }
         try:
             facts = collect(self.zoo.lists, settings)
-            facts |= {"target": self._target_facts, "emulated": self.zoo.target.emulated}
+            facts["emulated"] = self.zoo.target.emulated
             self.zoo.run = create_run(self.zoo.store, facts, [case.id for case in cases])
         except StoreError as error:
             raise pytest.UsageError(str(error)) from error

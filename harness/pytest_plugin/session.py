@@ -18,6 +18,7 @@ from harness.plan import PlanError, select
 from harness.pytest_plugin import report as text
 from harness.pytest_plugin.collection import CaseItem, ModelList
 from harness.pytest_plugin.settings import Choice, default_cache
+from harness.targets.base import TargetUnavailable
 from model_lists import ListError, load_list
 from model_lists.expectations import ExpectationError, load_expectations
 from results import StoreError, default_store
@@ -121,10 +122,13 @@ class ZooSession:
                 worker = self.config.workerinput["workerid"] if self.is_worker else "main"
                 self._executor = Executor(self.target, self.cache, self._opened_run(), worker)
             record = self._executor.run(item.case)
-        except StoreError as error:
-            item.session.shouldstop = str(error)
-            pytest.fail(f"{item.case.id} has no record: {error}", pytrace=False)
-        self._conclude(item, record)
+        except (StoreError, TargetUnavailable) as error:
+            item.session.shouldstop = problem = str(error)
+            item.user_properties.append(("problem", problem))
+        else:
+            self._conclude(item, record)
+            return
+        pytest.fail(problem, pytrace=False)
 
     def _opened_run(self) -> Run:
         if self.run is None:

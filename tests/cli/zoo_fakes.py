@@ -11,7 +11,6 @@ from __future__ import annotations
 import fnmatch
 import json
 import os
-import resource
 import signal
 import sys
 import time
@@ -30,6 +29,7 @@ class FakeRunner:
     """Has the shape of `harness.jobs.JobRunner`."""
 
     def __init__(self, target, cache, *, worker="main", on_stage=None, **_):
+        self.facts = None
         self.target, self.worker, self.on_stage = target, worker, on_stage
 
     def start(self):
@@ -37,6 +37,9 @@ class FakeRunner:
 
     def run(self, case):
         """What the script says about the case."""
+        if SCRIPT.get("target") == "unavailable":
+            raise TargetUnavailable("no device here; plug one in")
+        self.facts = {"fake": "yes"}
         action = next((act for glob, act in SCRIPT.items() if fnmatch.fnmatchcase(case.id, glob)), "PASS")
         self.on_stage(case, Stage.RUN)
         if trace := os.environ.get("ZOO_FAKE_TRACE"):
@@ -74,7 +77,9 @@ class FakeRunner:
 def note(who):
     """Append a line on this process to the file that the environment names."""
     if path := os.environ.get("ZOO_FAKE_CLOSED"):
-        megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+        # Not ru_maxrss: Linux carries that over from the parent through fork and exec.
+        peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+        megabytes = int(peak.split()[1]) // 1024
         with open(path, "a", encoding="utf-8") as file:
             file.write(f"{who} {megabytes} {'torch' in sys.modules}\n")
 

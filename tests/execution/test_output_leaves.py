@@ -33,13 +33,13 @@ def cache() -> DynamicCache:
         (X, ["output"]),
         ((X, None, [X, (X,)]), ["0", "2.0", "2.1.0"]),
         ({"a": X, "b": {"c": X}}, ["a", "b.c"]),
-        (BaseModelOutputWithPast(last_hidden_state=X, hidden_states=(X, X)), ["last_hidden_state", "hidden_states.0", "hidden_states.1"]),
+        (BaseModelOutputWithPast(last_hidden_state=X, hidden_states=(X,)), ["last_hidden_state", "hidden_states.0"]),
         (Plain(X), ["scores"]),
         ({"loss": 0.5, "count": 3, "done": True, "note": "text"}, ["loss", "count", "done"]),
         (None, []),
         ([], []),
     ],
-)  # fmt: skip
+)
 def test_paths(output, paths):
     assert list(leaves(output)) == paths
 

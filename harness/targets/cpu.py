@@ -1,0 +1,90 @@
+"""PyTorch on the CPU as a target: the harness pointed at the device that also computes the reference."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.cases import Mode, Stage, Verdict
+from harness.records import Counters
+from harness.targets import process
+
+if TYPE_CHECKING:
+    import torch
+
+_DIAGNOSES: tuple[tuple[str, Verdict], ...] = (
+    (r"No working C\+\+ compiler found|InvalidCxxCompiler|CppCompileError.*not found", Verdict.BACKEND_UNAVAILABLE),
+    (r"DefaultCPUAllocator: can't allocate memory|not enough memory: you tried to allocate", Verdict.OOM_HOST),
+    (r"Could not run '[\w:.]+' with arguments from the 'CPU' backend", Verdict.UNSUPPORTED_OP),
+    (r"not implemented for '\w+'", Verdict.UNSUPPORTED_OP),
+)
+
+
+class Cpu:
+    """Eager PyTorch, and `torch.compile` with Inductor (which needs a C++ compiler)."""
+
+    name = "cpu"
+    device_type = "cpu"
+    emulated = False
+    modes = (Mode.EAGER, Mode.COMPILED)
+    exclusive = False
+
+    def identity(self) -> dict[str, str]:
+        """Everything that can change what Inductor compiles, as readable text."""
+        return process.versions("torch") | {"cpu": process.instruction_set()}
+
+    def environment(self, cache: Path) -> dict[str, str]:
+        """Never loads another backend, since those patch torch; keeps compiled code apart per `identity`."""
+        digest = hashlib.sha256(json.dumps(self.identity(), sort_keys=True).encode()).hexdigest()[:16]
+        return {
+            "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
+            "TORCHINDUCTOR_CACHE_DIR": str(cache / self.name / f"torch-{digest}"),
+        }
+
+    def preload(self) -> None:
+        process.warm_up_dynamo()
+        process.prepare_forks()
+
+    def prove(self) -> None:
+        """The CPU is always there."""
+
+    def describe(self) -> dict[str, str]:
+        return {"target": self.name, "device": "CPU", **self.identity()}
+
+    def load_options(self) -> dict[str, Any]:
+        return {}
+
+    @contextlib.contextmanager
+    def entered(self, mode: Mode) -> Iterator[None]:
+        import torch
+
+        if mode not in self.modes:
+            raise ValueError(f"{self.name} has no mode {mode!r}; it has {', '.join(self.modes)}")
+        precision = torch.get_float32_matmul_precision()
+        torch.set_float32_matmul_precision("highest")
+        try:
+            yield
+        finally:
+            torch.set_float32_matmul_precision(precision)
+
+    def compile(self, model: torch.nn.Module) -> Callable[..., Any]:
+        import torch
+
+        return torch.compile(model, backend="inductor", dynamic=False)
+
+    def synchronize(self) -> None:
+        """Nothing is queued on the CPU."""
+
+    def counters(self) -> Counters:
+        return Counters(graph_breaks=process.graph_breaks(), peak_host_bytes=process.peak_host_bytes())
+
+    def diagnose(self, text: str, stage: Stage) -> Verdict | None:
+        for pattern, verdict in _DIAGNOSES:
+            if re.search(pattern, text):
+                return verdict
+        return None
