@@ -27,8 +27,6 @@ class Phase(StrEnum):
     """What of a model is exercised."""
 
     FORWARD = "forward"
-    GENERATE = "generate"
-    TRAIN = "train"
 
 
 class Mode(StrEnum):

@@ -41,6 +41,7 @@ class Request:
     store: Path | None
     cache: Path | None
     expectations: Path | None
+    fault: str
     fail_fast: bool
 
 
@@ -162,6 +163,8 @@ def _arguments(plan: Plan, plan_file: Path) -> list[str]:
         arguments.append(f"--zoo-resume={plan.resume}")
     if request.expectations:
         arguments.append(f"--zoo-expectations={request.expectations.absolute()}")
+    if request.fault:
+        arguments.append(f"--zoo-fault={request.fault}")
     if request.fail_fast:
         arguments.append("-x")
     return arguments

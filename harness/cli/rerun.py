@@ -22,6 +22,7 @@ def rerun(
     store: options.Store = None,
     cache: options.Cache = None,
     expectations: options.Expectations = None,
+    fault: options.Fault = "",
     dry_run: options.DryRun = False,
     fail_fast: options.FailFast = False,
 ) -> None:
@@ -44,6 +45,7 @@ def rerun(
         store=store,
         cache=cache,
         expectations=expectations,
+        fault=fault,
         fail_fast=fail_fast,
     )
     plan = drive.planned(request)

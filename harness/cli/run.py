@@ -22,6 +22,7 @@ def run(
     store: options.Store = None,
     cache: options.Cache = None,
     expectations: options.Expectations = None,
+    fault: options.Fault = "",
     dry_run: options.DryRun = False,
     fail_fast: options.FailFast = False,
     resume: Annotated[
@@ -48,6 +49,7 @@ def run(
         store=store,
         cache=cache,
         expectations=expectations,
+        fault=fault,
         fail_fast=fail_fast,
     )
     plan = drive.resumed(request, resume) if resume else drive.planned(request)

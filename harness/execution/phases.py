@@ -21,8 +21,6 @@ def run(phase: Phase, model: Callable[..., Any], inputs: dict[str, Any], seed: i
         case Phase.FORWARD:
             with torch.no_grad():
                 return model(**inputs)
-        case Phase.GENERATE | Phase.TRAIN:
-            raise NotImplementedError(f"phase {phase} is not available yet; use {Phase.FORWARD}")
 
 
 def moved(inputs: dict[str, Any], device: str) -> dict[str, Any]:

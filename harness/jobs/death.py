@@ -38,6 +38,8 @@ def of_error(error: dict[str, Any], stage: Stage, target: Target | None) -> Verd
     """The verdict for an exception that a job reported; `target` is None on the CPU side."""
     if error["errno"] in (errno.ENOSPC, errno.EDQUOT):
         return Verdict.DISK_FULL
+    if error["ours"]:
+        return Verdict.HARNESS_ERROR
     if error["type"] in _BY_TYPE:
         return _BY_TYPE[error["type"]]
     if target is None:

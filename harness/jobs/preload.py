@@ -37,6 +37,8 @@ def _libraries() -> None:
 def reference(_: str) -> dict[str, str]:
     """Preload for CPU references: no backend is loaded, since some patch torch when they are."""
     _libraries()
+    import harness.jobs.reference_job  # noqa: F401
+
     return {}
 
 
@@ -50,4 +52,6 @@ def target(name: str) -> dict[str, str]:
     chosen.preload()
     _loaded.append(chosen)
     _libraries()
+    import harness.jobs.target_job  # noqa: F401
+
     return chosen.describe()

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import time
 import traceback
+from pathlib import Path
 from typing import Any
 
 from harness.cases import Stage
 from harness.jobs.channel import Channel
+
+_HARNESS = Path(__file__).parents[1]
+_MISTAKES = (AttributeError, ImportError, ModuleNotFoundError, KeyError, NameError, TypeError)
 
 TEXT_CHARACTERS = 16_000
 """Longest error text that travels; head and tail are kept, since both tell."""
@@ -35,10 +39,17 @@ class Report:
             error={
                 "type": type(error).__name__,
                 "errno": getattr(error, "errno", None),
+                "ours": _is_ours(error),
                 "message": clipped(str(error) or type(error).__name__),
                 "detail": clipped("".join(traceback.format_exception(error))),
             }
         )
+
+
+def _is_ours(error: BaseException) -> bool:
+    """Is this a mistake in the harness's own code? What a backend raises in a call from there has another type."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return type(error) in _MISTAKES and bool(frames) and Path(frames[-1].filename).is_relative_to(_HARNESS)
 
 
 def clipped(text: str) -> str:

@@ -24,7 +24,9 @@ _SECRETS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_HUB_TOKEN")
 class JobRunner:
     """Runs cases on one target from one worker process, which itself imports no torch.
 
-    `facts` is the provenance of what executes, None until it has executed something.
+    `fault` names a `module:function` that is called in the process of each case before the model is
+    loaded, to break the backend there on purpose. `facts` is the provenance of what executes, None until
+    it has executed something.
 
     Two servers are forked from: one preloaded with the target, and, only when a reference is not
     cached, one that never loads a backend. Consecutive cases of an entry share a process that has
@@ -40,8 +42,10 @@ class JobRunner:
         seed: int = 0,
         worker: str = "main",
         on_stage: Callable[[Case, Stage], None] | None = None,
+        fault: str = "",
     ) -> None:
         self.target, self.cache, self.limits, self.seed, self.worker = target, cache, limits, seed, worker
+        self.fault = fault
         self._on_stage = on_stage or (lambda case, stage: None)
         self._target_server: Server | None = None
         self._reference_server: Server | None = None
@@ -143,6 +147,7 @@ class JobRunner:
             "checkpoint": prepared.checkpoint,
             "folder": str(caches.reference_folder(self.cache, case, self.seed)),
             "seed": self.seed,
+            "fault": self.fault,
         }
         with device_lock.held(self.target, self.cache):
             child = model.fork("harness.jobs.target_job:run", payload)

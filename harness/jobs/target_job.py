@@ -36,6 +36,8 @@ def run(payload: dict[str, Any], channel: Channel) -> None:
     """Load a case's model onto the target as a user does, run it, and judge what it returns."""
     report = Report(channel)
     try:
+        if payload["fault"]:
+            zygote.call(payload["fault"])()
         _run(report, preload.loaded(), case_of(payload["case"]), payload)
     except Exception as error:  # noqa: BLE001 - the boundary of a process: an error is a result
         report.fail(error)

@@ -25,14 +25,14 @@ class Executor:
     `worker` names this process in records, in its journal and in its announcements.
     """
 
-    def __init__(self, target: Target, cache: Path, run: Run, worker: str) -> None:
+    def __init__(self, target: Target, cache: Path, run: Run, worker: str, fault: str) -> None:
         self._target = target
         self._run = run
         self._worker = worker
         self._stage = Stage.IMPORT
         self._journal = run.journal(worker)
         self._described = False
-        self._runner: Any = jobs.JobRunner(target, cache, worker=worker, on_stage=self._on_stage)
+        self._runner: Any = jobs.JobRunner(target, cache, worker=worker, on_stage=self._on_stage, fault=fault)
 
     def run(self, case: Case) -> Record:
         """Execute a case and put its record on disk.

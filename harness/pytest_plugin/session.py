@@ -120,7 +120,8 @@ class ZooSession:
         try:
             if self._executor is None:
                 worker = self.config.workerinput["workerid"] if self.is_worker else "main"
-                self._executor = Executor(self.target, self.cache, self._opened_run(), worker)
+                fault = self.config.option.zoo_fault
+                self._executor = Executor(self.target, self.cache, self._opened_run(), worker, fault)
             record = self._executor.run(item.case)
         except (StoreError, TargetUnavailable) as error:
             item.session.shouldstop = problem = str(error)

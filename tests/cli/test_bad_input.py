@@ -21,7 +21,7 @@ RUN = ("run", "--list", "models.csv", "--target", "cpu")
         ((*RUN, "--mode", "defer-and-fuse"), "valid: eager, compiled"),
         ((*RUN, "--dtype", "fp32"), "valid: float32, bfloat16, float16"),
         ((*RUN, "--profile", "wide"), "valid: padded, single"),
-        ((*RUN, "--phase", "backward"), "valid: forward, generate, train"),
+        ((*RUN, "--phase", "backward"), "valid: forward"),
         (("run", "--list", "models.csv", "--target", "cup"), "did you mean 'cpu'"),
         (("run", "--list", "absent.csv", "--target", "cpu"), "absent.csv"),
         (("run", "--list", "smoek", "--target", "cpu"), "valid: "),

@@ -137,7 +137,7 @@ def test_no_memory_is_the_hosts_failure(server):
 
 
 def test_a_full_disk_is_the_hosts_failure():
-    error = {"type": "OSError", "errno": 28, "message": "No space left on device", "detail": ""}
+    error = {"type": "OSError", "errno": 28, "ours": False, "message": "No space left on device", "detail": ""}
     assert death.of_error(error, Stage.BUILD, None) is Verdict.DISK_FULL
 
 

@@ -94,6 +94,10 @@ def gradient_of_cumsum(x):
     return x.grad
 
 
+def small_gradient():
+    return gradient_of_cumsum(torch.ones(2, 2).to("tpu")).tolist()
+
+
 def zero_dimensional_index():
     x = torch.arange(5.0).to("tpu")
     return x[torch.tensor(3).to("tpu")].item()
@@ -266,4 +270,6 @@ PROBES = {
 }
 
 if __name__ == "__main__":
-    print(json.dumps({name: in_child(probe) for name, probe in PROBES.items()}))
+    results = {name: in_child(probe) for name, probe in PROBES.items()}
+    results["gradients in children"] = [in_child(small_gradient) for _ in range(20)]
+    print(json.dumps(results))

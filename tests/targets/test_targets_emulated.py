@@ -59,6 +59,10 @@ def test_indexing_by_a_tensor_on_the_device_does_not_deadlock(probes):
     assert probes["zero-dimensional index"] == 3.0
 
 
+def test_every_forked_child_can_compute_gradients(probes):
+    assert probes["gradients in children"] == [[[6.0, 4.0], [6.0, 4.0]]] * 20
+
+
 @pytest.mark.parametrize("model", ["mixture of experts", "no experts"])
 def test_a_model_loaded_as_a_user_does_equals_the_cpu_in_every_mode(probes, model):
     results = probes[model]

@@ -1,0 +1,64 @@
+"""Faults put into the real backend, in the process of a case, through the registered kernels of its operators."""
+
+import os
+import signal
+import time
+
+import torch
+
+_LIBRARY = torch.library.Library("aten", "IMPL")
+
+
+def _override(op, kernel):
+    _LIBRARY.impl(op, kernel, "PrivateUse1", allow_override=True)
+
+
+def gelu_by_tanh():
+    """The approximation in place of the exact function: off by at most 5e-4."""
+
+    def gelu(x, *, approximate="none"):
+        return 0.5 * x * (1 + torch.tanh(0.7978845608 * (x + 0.044715 * x * x * x)))
+
+    _override("gelu", gelu)
+
+
+def gelu_is_nan():
+    _override("gelu", lambda x, *, approximate="none": x * float("nan"))
+
+
+def gelu_missing():
+    def gelu(x, *, approximate="none"):
+        raise NotImplementedError("operator 'aten::gelu' is not implemented for TPU. Please file a feature request")
+
+    _override("gelu", gelu)
+
+
+def gelu_crashes():
+    _override("gelu", lambda x, *, approximate="none": os.kill(os.getpid(), signal.SIGSEGV))
+
+
+def gelu_hangs():
+    _override("gelu", lambda x, *, approximate="none": time.sleep(1000))
+
+
+def gelu_out_of_memory():
+    def gelu(x, *, approximate="none"):
+        raise RuntimeError("RESOURCE_EXHAUSTED: the TPU ran out of memory while awaiting the materialization of value")
+
+    _override("gelu", gelu)
+
+
+def gelu_exits():
+    _override("gelu", lambda x, *, approximate="none": os._exit(3))
+
+
+def loads_on_cpu():
+    """`device_map` is ignored and the model stays on the host, as happens with a device that a loader does not know."""
+    from transformers import PreTrainedModel
+
+    original = PreTrainedModel.from_pretrained.__func__
+
+    def from_pretrained(cls, *args, device_map=None, **options):
+        return original(cls, *args, device_map="cpu", **options)
+
+    PreTrainedModel.from_pretrained = classmethod(from_pretrained)

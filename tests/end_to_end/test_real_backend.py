@@ -1,0 +1,169 @@
+"""The main job on the real torch_tpu, and real faults in it, from the list to the page."""
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import results
+from harness.cases import Case, Dtype, Evidence, Mode, Phase, Profile, Stage, Verdict
+from harness.jobs import JobRunner, Limits
+from harness.targets import resolve
+from model_lists import list_path, load_list
+
+HERE = Path(__file__).parent
+BERT = "bert/BertModel/sentence-transformers/all-MiniLM-L6-v2/hub"
+
+
+def case_of(model_type, mode, dtype=Dtype.FLOAT32):
+    entry = next(e for e in load_list("smoke") if e.model_type == model_type and not e.package)
+    return Case(entry, Phase.FORWARD, mode, dtype, Profile.PADDED)
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module")
+def runner(cache):
+    paths = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", paths)
+        with JobRunner(resolve("tpu-emulated"), cache, limits=Limits(run=30)) as runner:
+            yield runner
+
+
+@pytest.fixture(scope="module")
+def night(cache, tmp_path_factory):
+    """One night over two models: synthetic ViT and the real MiniLM, in every mode, on two workers."""
+    folder = tmp_path_factory.mktemp("night")
+    lines = list_path("smoke").read_text().splitlines()
+    chosen = [line for line in lines[1:] if ",vit," in line or "all-MiniLM-L6-v2" in line]
+    (folder / "two.csv").write_text("\n".join([lines[0], *chosen, ""]))
+    arguments = ["run", "--list", "two.csv", "--target", "tpu-emulated", "--workers", "2", "--cache", str(cache)]
+    done = zoo(folder, *arguments)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+def zoo(folder, *arguments):
+    command = [sys.executable, "-m", "harness.cli", *arguments]
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
+    environment |= {"ZOO_STORE": str(folder / "store"), "PYTHONPATH": str(HERE.parents[1])}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=400)
+
+
+def test_a_night_leaves_a_checked_pass_with_evidence_for_every_case(night):
+    rows = results.load(night / "store")
+    assert len(rows) == 6
+    assert set(rows.verdict) == {"PASS"}
+    assert rows.emulated.all()
+    assert set(rows.target) == {"tpu-emulated"}
+    assert set(rows["mode"]) == {"strict-eager", "defer-and-fuse", "compiled"}
+    assert (rows.programs_executed > 0).all()
+    assert (rows.leaves > 0).all()
+    assert (rows.worst_ratio < 1).all()
+    evidence = dict(zip(rows.model_id, rows.evidence, strict=True))
+    assert evidence["sentence-transformers/all-MiniLM-L6-v2"] == Evidence.REAL_WEIGHTS
+    assert rows.groupby("model_id").weights_sha256.nunique().eq(1).all()
+    for stage in ("to_device", "run", "compare"):
+        assert (rows[f"seconds_{stage}"] > 0).all()
+
+
+def test_the_run_says_what_executed_it(night):
+    facts = results.provenance_of(store=night / "store")
+    assert facts["emulated"] is True
+    assert facts["target"]["plugin_sha256"]
+    assert facts["target"]["torch_tpu"] == "0.2.0"
+
+
+def test_the_page_shows_it_as_emulated(night):
+    assert zoo(night, "dashboard", "--out", "site").returncode == 0
+    page = (night / "site" / "index.html").read_text()
+    assert "EMULATED" in page.upper()
+    assert "all-MiniLM-L6-v2" in page
+
+
+def test_a_second_night_reuses_references_and_programs(night, cache, runner):
+    record = runner.run(case_of("vit", Mode.STRICT_EAGER))
+    assert record.verdict is Verdict.PASS
+    assert record.reference_cached is True
+    assert record.counters.programs_executed > 0
+    assert record.counters.programs_compiled == 0
+
+
+def test_a_rerun_shows_the_last_verdict_beside_the_new_one(night, cache):
+    done = zoo(night, "rerun", "vit", "--list", "two.csv", "--mode", "defer-and-fuse", "--cache", str(cache))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "PASS -> PASS" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("fault", "mode", "verdict", "stage", "said"),
+    [
+        ("gelu_by_tanh", Mode.STRICT_EAGER, Verdict.NUMERIC_MISMATCH, Stage.COMPARE, "times what is allowed"),
+        ("gelu_by_tanh", Mode.DEFER_AND_FUSE, Verdict.NUMERIC_MISMATCH, Stage.COMPARE, "times what is allowed"),
+        ("gelu_is_nan", Mode.STRICT_EAGER, Verdict.NONFINITE_DEVICE_ONLY, Stage.COMPARE, "on the target only"),
+        ("gelu_missing", Mode.STRICT_EAGER, Verdict.UNSUPPORTED_OP, Stage.RUN, "aten::gelu"),
+        ("gelu_out_of_memory", Mode.STRICT_EAGER, Verdict.OOM_HOST, Stage.RUN, "ran out of memory"),
+        ("gelu_crashes", Mode.STRICT_EAGER, Verdict.CRASH, Stage.RUN, "SIGSEGV"),
+        ("gelu_exits", Mode.DEFER_AND_FUSE, Verdict.EXITED, Stage.RUN, "exit code 3"),
+        ("gelu_crashes", Mode.COMPILED, Verdict.CRASH, Stage.COMPILE, "SIGSEGV"),
+        ("loads_on_cpu", Mode.STRICT_EAGER, Verdict.WRONG_DEVICE, Stage.TO_DEVICE, "are not on tpu"),
+        ("no_such_fault", Mode.STRICT_EAGER, Verdict.HARNESS_ERROR, Stage.TO_DEVICE, "no_such_fault"),
+    ],
+)
+def test_a_broken_backend_never_passes(runner, fault, mode, verdict, stage, said):
+    runner.fault = f"backend_faults:{fault}"
+    record = runner.run(case_of("vit", mode))
+    assert (record.verdict, record.stage) == (verdict, stage), record.message + record.detail
+    assert said in record.message
+    runner.fault = ""
+    assert runner.run(case_of("vit", mode)).verdict is Verdict.PASS, "the next case is untouched"
+
+
+def test_a_hang_ends_at_its_limit_with_the_stack_it_hung_in(runner):
+    runner.fault = "backend_faults:gelu_hangs"
+    limits, runner.limits = runner.limits, Limits(run=4)
+    record = runner.run(case_of("vit", Mode.STRICT_EAGER))
+    runner.fault, runner.limits = "", limits
+    assert (record.verdict, record.stage) == (Verdict.TIMEOUT, Stage.RUN)
+    assert "modeling_vit" in record.log
+
+
+def test_a_model_that_cannot_be_built_is_not_the_backends_failure(runner):
+    case = case_of("vit", Mode.STRICT_EAGER)
+    missing = dataclasses.replace(case, entry=dataclasses.replace(case.entry, model_class="NoSuchModel"))
+    record = runner.run(missing)
+    assert record.verdict is Verdict.BUILD_ERROR
+    assert "NoSuchModel" in record.message
+
+
+def test_a_damaged_reference_is_made_again(runner, cache):
+    case = case_of("vit", Mode.STRICT_EAGER)
+    runner.run(case)
+    for file in (cache / "references").rglob("reference.pt"):
+        file.write_bytes(file.read_bytes()[:100])
+    runner._references = {}
+    record = runner.run(case)
+    assert (record.verdict, record.reference_cached) == (Verdict.PASS, False)
+
+
+def test_bfloat16_is_judged_by_its_own_noise(runner):
+    record = runner.run(case_of("vit", Mode.STRICT_EAGER, Dtype.BFLOAT16))
+    assert record.verdict is Verdict.PASS, record.message
+    assert record.worst.dtype == "bfloat16"
+
+
+def test_the_harness_can_be_pointed_at_itself(cache):
+    with JobRunner(resolve("cpu"), cache) as runner:
+        record = runner.run(case_of("vit", Mode.EAGER))
+    assert record.verdict is Verdict.PASS
+    assert record.emulated is False
+    assert record.worst.ratio < 0.2
+    json.dumps(dataclasses.asdict(record))
