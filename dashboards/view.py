@@ -17,8 +17,8 @@ Row = Mapping[str, Any]
 MISSING = "NOT_REPORTED"
 """Shown for planned cases without a row; not a verdict, since nothing was judged."""
 
-MAX_PAGE_TEXT = 6000
-"""Characters of one error text or log on a page; the store keeps more."""
+MAX_PAGE_TEXT = 20_000
+"""Characters of one error text or log on a page: all of an error that a job reports, and most of a log."""
 
 _GROUPS = {
     Group.PASS: ("✓", "pass"),

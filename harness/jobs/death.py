@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 from typing import Any
 
 from harness.cases import Group, Stage, Verdict
@@ -32,6 +33,9 @@ _ON_TARGET = {
     Stage.RUN: Verdict.RUN_ERROR,
     Stage.COMPARE: Verdict.HARNESS_ERROR,
 }
+
+_FATAL = re.compile(r"Check failed: .*|terminate called .*|what\(\): .*|Fatal Python error: .*")
+"""What a process says of its own death: absl and glog, the C++ runtime, Python's fault handler. The first counts."""
 
 
 def of_error(error: dict[str, Any], stage: Stage, target: Target | None) -> Verdict:
@@ -65,4 +69,5 @@ def of_death(outcome: Outcome, target: Target | None) -> tuple[Verdict, str]:
         known = target.diagnose(outcome.log, stage)
         if known is not None and known.group is Group.ENVIRONMENT:
             verdict = known
-    return verdict, f"the process was {what}" if outcome.signal else f"the process: {what}"
+    fatal = _FATAL.search(outcome.log) if verdict is Verdict.CRASH else None
+    return verdict, f"{what}{f': {fatal[0][:400]}' if fatal else ''}"

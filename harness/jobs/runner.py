@@ -228,7 +228,7 @@ class JobRunner:
         except ServerFailed:
             child.kill()
             notice = self._target_server.ended(child, self.limits.of(Stage.IMPORT)) or {"status": None}
-            outcome = Outcome(Stage.IMPORT, status=notice["status"], log=child.tail())
+            outcome = Outcome(Stage.IMPORT, status=notice["status"], log=child.printed())
             child.close()
             return outcome
         self._model = (case.entry, server, child)
@@ -313,8 +313,10 @@ def _leaf(data: dict[str, Any]) -> Leaf:
 
 
 def _line(error: dict[str, Any]) -> str:
-    first = error["message"].strip().splitlines()[:1] or [""]
-    return f"{error['type']}: {first[0][:400]}"
+    """An error in one line: its type and the first line that says something; "X raised:" says nothing yet."""
+    lines = [line.strip() for line in error["message"].splitlines() if line.strip()] or ["no message"]
+    first = " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]
+    return f"{error['type']}: {first[:400]}"
 
 
 def _sum(*parts: dict[str, float]) -> dict[str, float]:

@@ -18,8 +18,8 @@ from harness.cases import Stage
 from harness.jobs.channel import Channel, ChannelClosed, Garbage
 from harness.jobs.zygote import STACK_SIGNAL
 
-LOG_TAIL_BYTES = 8 * 1024
-"""How much of the end of a process's output is kept as evidence."""
+LOG_HEAD_BYTES, LOG_TAIL_BYTES = 8 * 1024, 16 * 1024
+"""How much of a process's output is kept as evidence: a fatal message comes before the stacks it causes."""
 LEAVE_SECONDS = 10.0
 """How long a process that has delivered its result may take to end."""
 STACK_SECONDS = 1.0
@@ -97,9 +97,9 @@ class Child:
     def __init__(self, pid: int, channel: Channel, log: IO[bytes]) -> None:
         self.pid, self.channel, self.log = pid, channel, log
 
-    def tail(self) -> str:
-        """The last of what the process printed."""
-        return tail(self.log)
+    def printed(self) -> str:
+        """What the process printed, its middle left out where that is long."""
+        return printed(self.log)
 
     def kill(self) -> None:
         """Kill the whole process group."""
@@ -142,17 +142,17 @@ class Server:
     def ready(self, seconds: float = SERVER_SECONDS) -> dict[str, Any]:
         """Wait for the server's greeting and return what its preload told. Raises ServerFailed."""
         if not _readable([self.channel], seconds):
-            raise ServerFailed(f"the {self.name} server was not ready within {seconds:.0f} s", log=tail(self.log))
+            raise ServerFailed(f"the {self.name} server was not ready within {seconds:.0f} s", log=printed(self.log))
         try:
             message, _ = self.channel.receive()
         except (ChannelClosed, Garbage) as gone:
             status = self.process.wait(LEAVE_SECONDS) if self.process else "unknown"
             raise ServerFailed(
-                f"the {self.name} server ended while starting (exit status {status})", log=tail(self.log)
+                f"the {self.name} server ended while starting (exit status {status})", log=printed(self.log)
             ) from gone
         if "failed" in message:
             failed = message["failed"]
-            raise ServerFailed(failed["message"], kind=failed["type"], log=tail(self.log))
+            raise ServerFailed(failed["message"], kind=failed["type"], log=printed(self.log))
         return message["hello"]["told"]
 
     def fork(self, call: str, payload: dict[str, Any]) -> Child:
@@ -167,7 +167,7 @@ class Server:
         except (ChannelClosed, Garbage) as gone:
             ours.close()
             log.close()
-            raise ServerFailed(f"the {self.name} server has died", log=tail(self.log)) from gone
+            raise ServerFailed(f"the {self.name} server has died", log=printed(self.log)) from gone
         finally:
             theirs.close()
 
@@ -237,19 +237,23 @@ def supervise(server: Server, child: Child, limits: Limits, first: Stage, on_sta
             notice = server.ended(child, LEAVE_SECONDS)
         if notice is not None:
             outcome.status, outcome.peak_bytes = notice["status"], notice["peak_bytes"]
-        outcome.log = child.tail()
+        outcome.log = child.printed()
         return outcome
     finally:
         child.kill()
         child.close()
 
 
-def tail(log: IO[bytes]) -> str:
-    """The last LOG_TAIL_BYTES of a log file, undecodable bytes replaced."""
+def printed(log: IO[bytes]) -> str:
+    """The first LOG_HEAD_BYTES and the last LOG_TAIL_BYTES of a log file, undecodable bytes replaced."""
     size = log.seek(0, os.SEEK_END)
-    log.seek(max(0, size - LOG_TAIL_BYTES))
-    text = log.read().decode("utf-8", "replace")
-    return text if size <= LOG_TAIL_BYTES else "[...]" + text
+    left_out = size - LOG_HEAD_BYTES - LOG_TAIL_BYTES
+    log.seek(0)
+    if left_out <= 0:
+        return log.read().decode("utf-8", "replace")
+    head = log.read(LOG_HEAD_BYTES).decode("utf-8", "replace")
+    log.seek(-LOG_TAIL_BYTES, os.SEEK_END)
+    return f"{head}\n[... {left_out} bytes left out ...]\n{log.read().decode('utf-8', 'replace')}"
 
 
 def _readable(channels: list[Channel], seconds: float) -> list[Channel]:
