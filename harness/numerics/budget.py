@@ -7,8 +7,8 @@ same idea decides accuracy in PyTorch's Dynamo benchmarks, which compare root-me
 errors against float64 with a multiplier.) The CPU can be exact by luck, for instance where a
 model only gathers rows, so a floor of a few units in the last place is added:
 
-    rms(target - truth) <= NOISE_MULTIPLIER * rms(cpu - truth) + FLOOR_ULPS * eps(dtype) * rms(truth)
-    max|target - truth| <= NOISE_MULTIPLIER * max|cpu - truth| + FLOOR_ULPS * eps(dtype) * max|truth|
+    rms(target - truth) <= NOISE_MULTIPLIER * rms(cpu - truth) + FLOOR_ULPS[dtype] * eps(dtype) * rms(truth)
+    max|target - truth| <= NOISE_MULTIPLIER * max|cpu - truth| + FLOOR_ULPS[dtype] * eps(dtype) * max|truth|
 
 The first line sees an error spread over the leaf, the second one wrong element among millions.
 Both scale with the leaf, so multiplying a model's outputs by a constant changes nothing.
@@ -23,13 +23,15 @@ NOISE_MULTIPLIER = 4.0
 by a small factor. Over the smoke tier on the emulated TPU, with the floor below, no passing leaf
 comes nearer than two thirds of its allowance, and the median is a fifth of it."""
 
-FLOOR_ULPS = 16.0
+FLOOR_ULPS = {torch.float64: 16.0, torch.float32: 16.0, torch.bfloat16: 2.0, torch.float16: 2.0}
 """A transcendental function may be off by 4 ulp on one side alone (XLA's and SLEEF's documented
-bounds are 1 to 4), and a few of them follow each other in an activation or a normalisation."""
+bounds are 1 to 4), and a few of them follow each other in an activation or a normalisation. Kernels
+for the half types compute in float32 and round at the end, so that two of them differ by one ulp of
+the result where the rounding falls on the other side, and by two after one more operation."""
 
 
 def eps(dtype: torch.dtype) -> float:
-    """Distance from 1 to the next number of `dtype` (of its real part, for complex types)."""
+    """Distance from 1 to the next number of `dtype`."""
     return torch.finfo(dtype).eps
 
 
@@ -48,4 +50,5 @@ def rms(x: torch.Tensor) -> float:
 
 def allowance(cpu_error: float, scale: float, dtype: torch.dtype) -> float:
     """Allowed error, in the leaf's units, from the CPU's own error and the leaf's scale (both same measure)."""
-    return NOISE_MULTIPLIER * cpu_error + FLOOR_ULPS * eps(dtype) * scale
+    real = dtype.to_real()
+    return NOISE_MULTIPLIER * cpu_error + FLOOR_ULPS[real] * eps(real) * scale
