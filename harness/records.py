@@ -62,6 +62,7 @@ class Record:
     `stage` is where the case ended (`compare` for a judged case). `seconds` maps stage names to
     wall seconds; a stage absent from it was not entered (for instance a cached reference).
     `message` is one line; `detail` the full error text; `log` the last lines the processes printed.
+    `cpu_seconds` is what the case's process used, its reference not included.
     `latency_seconds` is the wall time of a repeated call, after everything has been compiled once.
     Hashes are sha256 hex of weights and inputs. `leaves_judged` of `leaves` were compared.
     """
@@ -87,6 +88,7 @@ class Record:
     inputs_sha256: str = ""
     seed: int = 0
     latency_seconds: float | None = None
+    cpu_seconds: float | None = None
     worker: str = ""
     started_at: str = ""
     wall_seconds: float | None = None

@@ -109,6 +109,7 @@ COLUMNS: tuple[Column, ...] = tuple(
             "latency_seconds",
             "wall seconds of a repeated call, all compiled already",
         ),
+        ("cpu_seconds", "double", "cpu_seconds", "CPU seconds of the case's process, its reference not included"),
         ("wall_seconds", "double", "wall_seconds", "wall seconds of the whole case"),
         ("programs_executed", "int64", "counters.programs_executed", "programs the target executed"),
         ("programs_requested", "int64", "counters.programs_requested", "programs looked up in the compile cache"),

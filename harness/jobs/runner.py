@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import tempfile
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -28,6 +29,7 @@ class JobRunner:
     loaded, to break the backend there on purpose. `facts` is the provenance of what executes, None until
     it has executed something.
 
+    `servers` is a private folder that the runners of a run have in common, to share their servers.
     Two servers are forked from: one preloaded with the target, and, only when a reference is not
     cached, one that never loads a backend. Consecutive cases of an entry share a process that has
     imported the model's code; every case runs in a fresh fork of it. Use as a context manager.
@@ -43,9 +45,12 @@ class JobRunner:
         worker: str = "main",
         on_stage: Callable[[Case, Stage], None] | None = None,
         fault: str = "",
+        servers: Path | None = None,
     ) -> None:
         self.target, self.cache, self.limits, self.seed, self.worker = target, cache, limits, seed, worker
         self.fault = fault
+        self._own_servers = None if servers else tempfile.TemporaryDirectory(prefix="zoo-")
+        self._servers = servers or Path(self._own_servers.name)
         self._on_stage = on_stage or (lambda case, stage: None)
         self._target_server: Server | None = None
         self._reference_server: Server | None = None
@@ -59,6 +64,8 @@ class JobRunner:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+        if self._own_servers is not None:
+            self._own_servers.cleanup()
 
     def close(self) -> None:
         """End every process this runner has started."""
@@ -72,8 +79,8 @@ class JobRunner:
         """Begin to start the target's server without waiting for it."""
         if self._target_server is None:
             environment = self._environment() | self.target.environment(self.cache)
-            self._target_server = Server.launch(
-                self.target.name, "harness.jobs.preload:target", self.target.name, environment
+            self._target_server = Server.join(
+                self.target.name, "harness.jobs.preload:target", self.target.name, environment, self._servers
             )
 
     def describe(self) -> dict[str, str]:
@@ -180,6 +187,7 @@ class JobRunner:
             counters=dataclasses.replace(counters, peak_host_bytes=outcome.peak_bytes),
             leaves=result.get("leaves"),
             latency_seconds=result.get("latency"),
+            cpu_seconds=outcome.cpu_seconds,
             worst=_leaf(worst) if worst else None,
         )
 
@@ -195,8 +203,8 @@ class JobRunner:
 
     def _compute_reference(self, case: Case, folder: Path) -> _Prepared:
         if self._reference_server is None:
-            self._reference_server = Server.launch(
-                "reference", "harness.jobs.preload:reference", "", self._environment()
+            self._reference_server = Server.join(
+                "reference", "harness.jobs.preload:reference", "", self._environment(), self._servers
             )
             self._reference_server.ready()
         checkpoint = caches.checkpoint_folder(self.cache, case.entry, self.seed)

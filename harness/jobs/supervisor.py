@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import IO, Any
 
 from harness.cases import Stage
@@ -63,6 +66,7 @@ class Outcome:
     killed: bool = False
     garbage: str = ""
     log: str = ""
+    cpu_seconds: float | None = None
     peak_bytes: int | None = None
     seconds: dict[str, float] = field(default_factory=dict)
 
@@ -114,25 +118,42 @@ class Child:
 
 
 class Server:
-    """The owner's handle on a zygote, launched by `launch` or being a child itself (`adopt`)."""
+    """The owner's handle on a zygote: a server, launched or already there (`join`), or a child (`adopt`)."""
 
-    def __init__(self, channel: Channel, log: IO[bytes], process: subprocess.Popen[bytes] | None, name: str) -> None:
+    def __init__(self, channel: Channel, log: IO[bytes] | None, process: subprocess.Popen[bytes] | None, name: str):
         self.channel, self.log, self.process, self.name = channel, log, process, name
 
     @classmethod
-    def launch(cls, name: str, preload: str, argument: str, environment: dict[str, str]) -> Server:
-        """Start a fresh interpreter that calls `preload` (`module:function`) with `argument`, then serves.
+    def join(cls, name: str, preload: str, argument: str, environment: dict[str, str], folder: Path) -> Server:
+        """Connect to the server `name` of `folder`, after launching it where there is none.
 
-        Returns at once; `ready` waits.
+        It is a fresh interpreter that calls `preload` (`module:function`) with `argument`, then serves all who
+        join. `folder` is private to this user and short enough for a socket's path. Returns at once; `ready`
+        waits.
         """
-        ours, theirs = Channel.pair()
-        log = tempfile.TemporaryFile()  # noqa: SIM115 - it outlives this call
-        command = [sys.executable, "-m", "harness.jobs.zygote", str(theirs.fileno()), preload, argument]
-        process = subprocess.Popen(
-            command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=(theirs.fileno(),)
-        )
-        theirs.close()
-        return cls(ours, log, process, name)
+        address = str(folder / f"{name}.socket")
+        ours = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with open(folder / f"{name}.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            try:
+                ours.connect(address)
+                return cls(Channel(ours), None, None, name)
+            except (FileNotFoundError, ConnectionRefusedError):
+                Path(address).unlink(missing_ok=True)  # a dead server's
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+                listener.bind(address)
+                listener.listen(128)
+                ours.connect(address)
+                log = tempfile.TemporaryFile()  # noqa: SIM115 - it outlives this call
+                process = subprocess.Popen(
+                    [sys.executable, "-m", "harness.jobs.zygote", str(listener.fileno()), preload, argument],
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    pass_fds=(listener.fileno(),),
+                )
+        return cls(Channel(ours), log, process, name)
 
     @classmethod
     def adopt(cls, child: Child, name: str) -> Server:
@@ -146,10 +167,7 @@ class Server:
         try:
             message, _ = self.channel.receive()
         except (ChannelClosed, Garbage) as gone:
-            status = self.process.wait(LEAVE_SECONDS) if self.process else "unknown"
-            raise ServerFailed(
-                f"the {self.name} server ended while starting (exit status {status})", log=printed(self.log)
-            ) from gone
+            raise ServerFailed(f"the {self.name} server ended while starting", log=printed(self.log)) from gone
         if "failed" in message:
             failed = message["failed"]
             raise ServerFailed(failed["message"], kind=failed["type"], log=printed(self.log))
@@ -184,15 +202,17 @@ class Server:
         return None
 
     def close(self) -> None:
-        """End the server and everything it has forked."""
+        """Leave the server, which ends what it has forked for this owner, and itself if this was the last one."""
         self.channel.close()
+        if self.log is not None:
+            self.log.close()
         if self.process is not None:
-            try:
-                self.process.wait(LEAVE_SECONDS)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
-        self.log.close()
+            _left.append(self.process)
+        _left[:] = [process for process in _left if process.poll() is None]
+
+
+_left: list[subprocess.Popen[bytes]] = []
+"""Servers this process has launched and left, which others may still use; kept to be reaped."""
 
 
 def supervise(server: Server, child: Child, limits: Limits, first: Stage, on_stage: Callable[[Stage], None]) -> Outcome:
@@ -236,7 +256,8 @@ def supervise(server: Server, child: Child, limits: Limits, first: Stage, on_sta
             child.kill()
             notice = server.ended(child, LEAVE_SECONDS)
         if notice is not None:
-            outcome.status, outcome.peak_bytes = notice["status"], notice["peak_bytes"]
+            outcome.status = notice["status"]
+            outcome.cpu_seconds, outcome.peak_bytes = notice["cpu_seconds"], notice["peak_bytes"]
         outcome.log = child.printed()
         return outcome
     finally:
@@ -244,8 +265,10 @@ def supervise(server: Server, child: Child, limits: Limits, first: Stage, on_sta
         child.close()
 
 
-def printed(log: IO[bytes]) -> str:
+def printed(log: IO[bytes] | None) -> str:
     """The first LOG_HEAD_BYTES and the last LOG_TAIL_BYTES of a log file, undecodable bytes replaced."""
+    if log is None:
+        return ""
     size = log.seek(0, os.SEEK_END)
     left_out = size - LOG_HEAD_BYTES - LOG_TAIL_BYTES
     log.seek(0)

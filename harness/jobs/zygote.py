@@ -5,9 +5,12 @@ environments (one that has loaded the backend and one that never does), it re-im
 caller's main module in every child, swallows errors of preloading, and cannot be nested,
 while here a model's process is itself a zygote forked from the target's.
 
+A server listens on a socket and gives each owner that connects a branch of its own: a fork of what it
+has imported, so that the workers of a run share one server and its memory. It ends with its last owner.
+
 Protocol, over a `Channel`: the owner sends `{"call": "module:function", "payload": {...}}` with
 two descriptors (the child's own channel, and a file for its stdout and stderr) and gets
-`{"forked": pid}`; when the child ends, `{"ended": pid, "status": wait status, "peak_bytes": n}`.
+`{"forked": pid}`; when the child ends, `{"ended": pid, "status": wait status, ...}` with what it used.
 When the owner goes away, every child's process group is killed.
 """
 
@@ -19,13 +22,13 @@ import faulthandler
 import gc
 import importlib
 import os
+import resource
 import selectors
 import signal
 import socket
 import sys
-import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from harness.jobs.channel import Channel, ChannelClosed, Garbage
@@ -60,7 +63,10 @@ def serve(channel: Channel, *, hello: dict[str, Any] | None = None) -> None:
                 for key, _ in selector.select():
                     if key.fd == wake_reader:
                         os.read(wake_reader, 4096)
-                        _reap(children, channel)
+                        for pid, status, usage in _ended():
+                            children.discard(pid)
+                            cpu, peak = usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
+                            channel.send({"ended": pid, "status": status, "cpu_seconds": cpu, "peak_bytes": peak})
                     else:
                         request, fds = channel.receive(fds=2)
                         pid = os.fork()
@@ -80,14 +86,11 @@ def serve(channel: Channel, *, hello: dict[str, Any] | None = None) -> None:
                     os.killpg(pid, signal.SIGKILL)
 
 
-def _reap(children: set[int], channel: Channel) -> None:
-    while children:
-        pid, status, usage = os.wait4(-1, os.WNOHANG)
-        if pid == 0:
-            return
-        if pid in children:
-            children.discard(pid)
-            channel.send({"ended": pid, "status": status, "peak_bytes": usage.ru_maxrss * 1024})
+def _ended() -> Iterator[tuple[int, int, resource.struct_rusage]]:
+    """Children that have ended since the last call: pid, wait status, resources used."""
+    with contextlib.suppress(ChildProcessError):
+        while (ended := os.wait4(-1, os.WNOHANG))[0]:
+            yield ended
 
 
 def _be_child(request: dict[str, Any], channel_fd: int, log_fd: int) -> None:
@@ -125,23 +128,69 @@ def die_with_parent() -> None:
 
 
 def main() -> None:
-    """`python -m harness.jobs.zygote FD MODULE:FUNCTION ARGUMENT`: preload by calling the function, then serve.
+    """`python -m harness.jobs.zygote FD MODULE:FUNCTION ARGUMENT`: preload by calling the function, then listen.
 
-    What the function returns, and the seconds it took, are told to the owner as `{"hello": ...}`;
-    a failure as `{"failed": {"type": ..., "message": ...}}`.
+    FD is a listening socket with at least one owner waiting. What the function returns is told to every
+    owner as `{"hello": ...}`; a failure as `{"failed": {"type": ..., "message": ...}}`.
     """
-    fd, preload, argument = int(sys.argv[1]), sys.argv[2], sys.argv[3]
-    die_with_parent()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the whole terminal group; our owner decides
-    channel = Channel(socket.socket(fileno=fd))
-    started = time.monotonic()
+    listener, preload, argument = socket.socket(fileno=int(sys.argv[1])), sys.argv[2], sys.argv[3]
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the whole terminal group; our owners decide
     try:
-        told = call(preload)(argument)  # type: ignore[call-arg, arg-type]
+        greeting = {"hello": {"told": call(preload)(argument)}}  # type: ignore[call-arg, arg-type]
     except Exception as failure:  # noqa: BLE001 - the boundary of a process: the owner turns it into a verdict
         traceback.print_exc()
-        channel.send({"failed": {"type": type(failure).__name__, "message": str(failure)[:4000]}})
-        return
-    serve(channel, hello={"told": told, "seconds": time.monotonic() - started})
+        greeting = {"failed": {"type": type(failure).__name__, "message": str(failure)[:4000]}}
+    gc.collect()
+    gc.freeze()
+    _listen(listener, greeting)
+
+
+def _listen(listener: socket.socket, greeting: dict[str, Any]) -> None:
+    """Give each owner that connects a forked branch that serves it, until the last owner is gone."""
+    branches: set[int] = set()
+    listener.setblocking(False)
+    wake_reader, wake_writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.set_wakeup_fd(wake_writer)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    with selectors.DefaultSelector() as selector:
+        selector.register(listener, selectors.EVENT_READ)
+        selector.register(wake_reader, selectors.EVENT_READ)
+        while True:
+            ready = {key.fd for key, _ in selector.select()}
+            if listener.fileno() in ready:
+                owner, _ = listener.accept()
+                owner.setblocking(True)
+                pid = os.fork()
+                if pid == 0:
+                    selector.close()
+                    for fd in (listener.fileno(), wake_reader, wake_writer):
+                        os.close(fd)
+                    die_with_parent()
+                    _serve_owner(Channel(owner), greeting)
+                branches.add(pid)
+                owner.close()
+            elif wake_reader in ready:
+                os.read(wake_reader, 4096)
+                branches.difference_update(pid for pid, _, _ in _ended())
+                if not branches:
+                    return
+
+
+def _serve_owner(channel: Channel, greeting: dict[str, Any]) -> None:
+    """Serve one owner to its end, in a branch of the server."""
+    code = 0
+    try:
+        if "hello" in greeting:
+            serve(channel, hello=greeting["hello"])
+        else:
+            channel.send(greeting)
+    except ChannelClosed:
+        pass
+    except BaseException:  # noqa: BLE001 - the boundary of a process: it must not return into the server's loop
+        traceback.print_exc()
+        code = 70
+    finally:
+        os._exit(code)
 
 
 if __name__ == "__main__":

@@ -22,17 +22,20 @@ if TYPE_CHECKING:
 class Executor:
     """Executes cases one after another and records each before the next.
 
-    `worker` names this process in records, in its journal and in its announcements.
+    `worker` names this process in records, in its journal and in its announcements; `servers` is the
+    folder in which the workers of a run find the servers they share.
     """
 
-    def __init__(self, target: Target, cache: Path, run: Run, worker: str, fault: str) -> None:
+    def __init__(self, target: Target, cache: Path, run: Run, worker: str, fault: str, servers: Path | None) -> None:
         self._target = target
         self._run = run
         self._worker = worker
         self._stage = Stage.IMPORT
         self._journal = run.journal(worker)
         self._described = False
-        self._runner: Any = jobs.JobRunner(target, cache, worker=worker, on_stage=self._on_stage, fault=fault)
+        self._runner: Any = jobs.JobRunner(
+            target, cache, worker=worker, on_stage=self._on_stage, fault=fault, servers=servers
+        )
 
     def run(self, case: Case) -> Record:
         """Execute a case and put its record on disk.

@@ -120,8 +120,9 @@ class ZooSession:
         try:
             if self._executor is None:
                 worker = self.config.workerinput["workerid"] if self.is_worker else "main"
+                servers = Path(self.config.workerinput[POINTER]).parent if self.is_worker else None
                 fault = self.config.option.zoo_fault
-                self._executor = Executor(self.target, self.cache, self._opened_run(), worker, fault)
+                self._executor = Executor(self.target, self.cache, self._opened_run(), worker, fault, servers)
             record = self._executor.run(item.case)
         except (StoreError, TargetUnavailable) as error:
             item.session.shouldstop = problem = str(error)

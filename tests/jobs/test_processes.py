@@ -18,9 +18,13 @@ def environment():
     return os.environ | {"PYTHONPATH": os.pathsep.join([here, os.environ.get("PYTHONPATH", "")])}
 
 
+def launched(preload, folder):
+    return Server.join("test", preload, "x", environment(), folder)
+
+
 @pytest.fixture(scope="module")
-def server():
-    server = Server.launch("test", "hostile:nothing", "x", environment())
+def server(tmp_path_factory):
+    server = launched("hostile:nothing", tmp_path_factory.mktemp("servers"))
     assert server.ready() == {"argument": "x"}
     yield server
     server.close()
@@ -156,18 +160,18 @@ def test_a_child_may_serve_and_dies_with_its_server(server):
 
 @pytest.mark.parametrize(
     ("preload", "kind", "text"),
-    [("hostile:refuses", "ImportError", "cannot preload x"), ("hostile:dies_at_start", "", "exit status 3")],
+    [("hostile:refuses", "ImportError", "cannot preload x"), ("hostile:dies_at_start", "", "ended while starting")],
 )
-def test_a_server_that_cannot_start_says_why(preload, kind, text):
-    server = Server.launch("test", preload, "x", environment())
+def test_a_server_that_cannot_start_says_why(tmp_path, preload, kind, text):
+    server = launched(preload, tmp_path)
     with pytest.raises(ServerFailed, match=text) as failure:
         server.ready()
     assert failure.value.kind == kind
     server.close()
 
 
-def test_a_server_killed_under_a_job_ends_the_job_and_is_noticed():
-    server = Server.launch("test", "hostile:nothing", "x", environment())
+def test_a_server_killed_under_a_job_ends_the_job_and_is_noticed(tmp_path):
+    server = launched("hostile:nothing", tmp_path)
     server.ready()
     child = server.fork("hostile:hangs", {})
     server.process.kill()
@@ -178,3 +182,19 @@ def test_a_server_killed_under_a_job_ends_the_job_and_is_noticed():
     with pytest.raises(ServerFailed, match="has died"):
         server.fork("hostile:good", {})
     server.close()
+    again = launched("hostile:nothing", tmp_path)
+    assert again.ready() == {"argument": "x"}, "a dead server's socket is no obstacle"
+    again.close()
+
+
+def test_owners_share_a_server_that_outlives_the_one_who_launched_it(tmp_path):
+    first, second = launched("hostile:nothing", tmp_path), launched("hostile:nothing", tmp_path)
+    assert first.ready() == second.ready() == {"argument": "x"}
+    assert second.process is None, "only one was launched"
+    abandoned = first.fork("hostile:hangs", {})
+    first.close()
+    assert gone(abandoned.pid)
+    outcome, _ = outcome_of(second, "good", value=8)
+    assert outcome.result == {"value": 8}
+    second.close()
+    assert first.process.wait(5) == 0, "it ends with its last owner"
