@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import ctypes
 import os
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from harness.cases import Dtype, Phase, Profile
 from harness.plan import plan
 from model_lists import list_path, load_list
 
+_PR_SET_CHILD_SUBREAPER = 36
 ARCHITECTURES = (
     "bert", "gpt2", "llama", "qwen3_moe", "mamba", "t5", "vit", "resnet", "whisper", "wav2vec2", "clip", "patchtst",
 )  # fmt: skip
@@ -27,11 +29,24 @@ ARCHITECTURES = (
 
 
 def cpu_seconds(command: list[str]) -> tuple[float, int]:
-    """Run a command to its end; its CPU seconds with all descendants it has waited for, and its exit code."""
+    """Run a command until it and all its descendants have ended: their CPU seconds, and its exit code."""
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    return usage.ru_utime + usage.ru_stime, process.returncode
+    total, code = 0.0, -1
+    while True:
+        try:
+            pid, status, usage = os.wait4(-1, 0)
+        except ChildProcessError:
+            process.returncode = code
+            return total, code
+        total += usage.ru_utime + usage.ru_stime  # with that of the descendants it has waited for
+        if pid == process.pid:
+            code = os.waitstatus_to_exitcode(status)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of descendants whose own parent ends first, such as servers, so as to count them (Linux)."""
+    if ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
+        sys.exit("this system does not let a process adopt orphans: CPU seconds would be missing")
 
 
 def main() -> None:
@@ -40,6 +55,7 @@ def main() -> None:
     parser.add_argument("--target", default="tpu")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args()
+    adopt_orphans()
     target = targets.resolve(options.target)
     chosen = [entry for entry in load_list("smoke") if entry.model_type in ARCHITECTURES and not entry.package]
     cases = plan(chosen, [Phase.FORWARD], target.modes, [Dtype.FLOAT32], [Profile.PADDED])

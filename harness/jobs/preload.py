@@ -18,16 +18,21 @@ def loaded() -> Target:
 def _libraries() -> None:
     import accelerate  # noqa: F401
     import torch
-    import transformers.cache_utils
-    import transformers.generation
+    import transformers.generation.utils
+    import transformers.image_processing_utils
+    import transformers.masking_utils
+    import transformers.modeling_layers
     import transformers.modeling_utils
-    import transformers.models.auto.modeling_auto  # noqa: F401
+    import transformers.models.auto.modeling_auto
+    import transformers.tokenization_utils_tokenizers  # noqa: F401
+    from transformers.conversion_mapping import get_checkpoint_conversion_mapping
     from transformers.utils import logging
 
     import harness.execution.reference
     import harness.inputs
     import harness.models  # noqa: F401
 
+    get_checkpoint_conversion_mapping("")  # compiles a thousand patterns, at the first load of a process otherwise
     # One thread a process: workers fill the cores, sums are made in one order, and forking stays safe
     # because no thread pool exists.
     torch.set_num_threads(1)

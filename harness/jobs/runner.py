@@ -78,9 +78,12 @@ class JobRunner:
     def start(self) -> None:
         """Begin to start the target's server without waiting for it."""
         if self._target_server is None:
-            environment = self._environment() | self.target.environment(self.cache)
             self._target_server = Server.join(
-                self.target.name, "harness.jobs.preload:target", self.target.name, environment, self._servers
+                self.target.name,
+                "harness.jobs.preload:target",
+                self.target.name,
+                lambda: self._environment() | self.target.environment(self.cache),
+                self._servers,
             )
 
     def describe(self) -> dict[str, str]:
@@ -204,7 +207,7 @@ class JobRunner:
     def _compute_reference(self, case: Case, folder: Path) -> _Prepared:
         if self._reference_server is None:
             self._reference_server = Server.join(
-                "reference", "harness.jobs.preload:reference", "", self._environment(), self._servers
+                "reference", "harness.jobs.preload:reference", "", self._environment, self._servers
             )
             self._reference_server.ready()
         checkpoint = caches.checkpoint_folder(self.cache, case.entry, self.seed)

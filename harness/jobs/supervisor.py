@@ -124,7 +124,9 @@ class Server:
         self.channel, self.log, self.process, self.name = channel, log, process, name
 
     @classmethod
-    def join(cls, name: str, preload: str, argument: str, environment: dict[str, str], folder: Path) -> Server:
+    def join(
+        cls, name: str, preload: str, argument: str, environment: Callable[[], dict[str, str]], folder: Path
+    ) -> Server:
         """Connect to the server `name` of `folder`, after launching it where there is none.
 
         It is a fresh interpreter that calls `preload` (`module:function`) with `argument`, then serves all who
@@ -147,7 +149,7 @@ class Server:
                 log = tempfile.TemporaryFile()  # noqa: SIM115 - it outlives this call
                 process = subprocess.Popen(
                     [sys.executable, "-m", "harness.jobs.zygote", str(listener.fileno()), preload, argument],
-                    env=environment,
+                    env=environment(),
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,

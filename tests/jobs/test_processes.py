@@ -19,7 +19,7 @@ def environment():
 
 
 def launched(preload, folder):
-    return Server.join("test", preload, "x", environment(), folder)
+    return Server.join("test", preload, "x", environment, folder)
 
 
 @pytest.fixture(scope="module")
