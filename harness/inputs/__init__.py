@@ -37,11 +37,13 @@ def make(entry: Entry, config: PreTrainedConfig, folder: Path, profile: Profile,
         recipe = load_recipe(entry.model_type)
     except ListError as error:
         raise InputError(str(error)) from error
+    names = frozenset(inspect.signature(model_class.forward).parameters)
     request = Request(
         model=entry.id,
+        model_class=model_class,
         config=config,
-        names=frozenset(inspect.signature(model_class.forward).parameters),
-        main=model_class.main_input_name,
+        names=names,
+        main=_main(model_class.main_input_name, names),
         profile=profile,
         seed=seed,
         numbers=recipe.inputs,
@@ -78,17 +80,35 @@ def cast(inputs: dict[str, Any], dtype: Dtype | str) -> dict[str, Any]:
     }
 
 
+def _main(declared: str | list[str], names: frozenset[str]) -> str:
+    """The input that a model is about: what its class says, unless its forward method does not take that."""
+    first = declared if isinstance(declared, str) else declared[0]
+    known = ("input_ids", "pixel_values", "pixel_values_videos", "input_features", "input_values", "hidden_states")
+    return first if first in names else next((name for name in known if name in names), first)
+
+
 def _maker(request: Request) -> Maker:
     """The modality's maker, by what the model calls its main input and what its config describes."""
     has_text, has_pixels = "input_ids" in request.names, "pixel_values" in request.names
     if has_text and has_pixels:
         marked = request.look("image_token_id", "image_token_index") is not None
         return multimodal.placeholders if marked else multimodal.text_and_picture
+    if has_text and request.names & {"input_features", "input_values"}:
+        marked = request.look("audio_token_id", "audio_token_index") is not None
+        return multimodal.sound_placeholders if marked else multimodal.text_and_sound
+    if request.names & {"grid_thw", "image_grid_thw"} and not has_text:
+        return vision.vision
     if request.main in ("pixel_values", "pixel_values_videos"):
         return video.video if request.look("num_frames", "frames_per_clip") else vision.vision
     if request.main == "input_values":
-        return audio.spectrogram if request.look("num_mel_bins") else audio.wave
-    makers = {"input_ids": text.text, "input_features": audio.features, "past_values": time_series.series}
+        spectral = request.look("num_mel_bins") and request.look("max_length")
+        return audio.spectrogram if spectral else audio.wave
+    makers = {
+        "input_ids": text.text,
+        "input_features": audio.features,
+        "audio_mel": audio.features,
+        "past_values": time_series.series,
+    }
     if request.main not in makers:
         known = ", ".join(sorted({*makers, "pixel_values", "pixel_values_videos", "input_values"}))
         raise InputError(f"{request.model}: no inputs are known for its main input {request.main}; known: {known}")

@@ -7,13 +7,16 @@ from typing import Any
 
 import torch
 
-from harness.inputs.request import Request
+from harness.inputs.request import InputError, Request
 from harness.inputs.text import decoder
 
 SAMPLES = 4000
 """A quarter of a second at 16 kHz: 12 frames behind the usual strides of 320."""
 SINGLE_SAMPLES = 3200
 PADDING = 1200
+FRAMES = 64
+"""Frames of a log-mel spectrogram: 8 behind the usual subsampling by eight."""
+SINGLE_FRAMES = 48
 RATE = 16_000
 
 
@@ -21,6 +24,11 @@ def wave(request: Request) -> dict[str, Any]:
     """`input_values` float32 (batch, samples), zero where padded, with its mask where the model takes one."""
     samples = request.numbers.get("samples") or (SAMPLES if request.padded else SINGLE_SAMPLES)
     values = _tone(request, samples)
+    waves = request.look("audio_channels", "in_channels") or (
+        1 if request.look("codebook_size", "sampling_rate") else 0
+    )
+    if waves:  # codecs take channels
+        return {"input_values": values[:, None].repeat(1, waves, 1)} | _decoder(request)
     result = {"input_values": values}
     if "attention_mask" in request.names:
         mask = torch.ones(request.batch, samples, dtype=torch.long)
@@ -37,15 +45,31 @@ def spectrogram(request: Request) -> dict[str, Any]:
 
 
 def features(request: Request) -> dict[str, Any]:
-    """`input_features` float32 (batch, mel bins, frames), two frames for each position of the encoder."""
-    frames = 2 * request.find("max_source_positions")
-    return {"input_features": request.normal("input_features", request.batch, _mels(request), frames)} | _decoder(
-        request
-    )
+    """`input_features` float32: (batch, mel bins, frames) where positions are learned, else (batch, frames, mel bins).
+
+    Learned positions fix the length: two frames each. The masks of frames come along where the model takes them.
+    """
+    positions = request.anywhere("max_source_positions")
+    frames = 2 * positions if positions else FRAMES if request.padded else SINGLE_FRAMES
+    name = request.main if request.main in request.names else "input_features"
+    values = request.normal(name, request.batch, frames, _mels(request))
+    result = {}
+    for mask in ("input_features_mask", "feature_attention_mask", "attention_mask", "audio_mel_mask"):
+        if mask in request.names and (mask != "attention_mask" or "input_ids" not in request.names):
+            kept = torch.ones(request.batch, frames, dtype=torch.long)
+            if request.padded and not positions:
+                kept[1, frames * 3 // 4 :] = 0
+            result[mask] = kept.bool() if mask == "audio_mel_mask" else kept
+    result[name] = values.transpose(1, 2).contiguous() if positions else values
+    return result | _decoder(request)
 
 
 def _mels(request: Request) -> int:
-    return request.find("num_mel_bins", "feature_size")
+    names = ("num_mel_bins", "feature_size", "n_mels", "input_feat_size", "feature_projection_input_dim", "input_dim")
+    found = request.anywhere(*names)
+    if found is None:
+        raise InputError(f"{request.model}: its config sets none of {', '.join(names)}; add them to its recipe")
+    return found
 
 
 def _decoder(request: Request) -> dict[str, Any]:

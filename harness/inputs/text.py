@@ -33,9 +33,24 @@ def text(request: Request) -> dict[str, Any]:
     if "token_type_ids" in request.names and types and types > 1:
         kinds = (torch.arange(length) >= length // 2).long().expand(request.batch, -1)
         result["token_type_ids"] = kinds * result["attention_mask"] if "attention_mask" in result else kinds.clone()
+    if "bbox" in request.names:
+        result["bbox"] = boxes(request, length)
     if encoder_decoder:
         result |= decoder(request)
     return result
+
+
+def boxes(request: Request, length: int) -> torch.Tensor:
+    """Where each word stands on a page, (batch, length, 4) as left, top, right, bottom.
+
+    int64 in thousandths where the model looks positions up in a table, else float32 shares.
+    """
+    limit = request.look("max_2d_position_embeddings")
+    low = request.integers("bbox.low", 0, 50, request.batch, length, 2)
+    box = torch.cat([low, low + request.integers("bbox.size", 1, 50, request.batch, length, 2)], dim=-1)
+    if limit is None or request.look("bbox_scale") is not None:
+        return box / 100
+    return box.clamp(max=limit - 1)
 
 
 def decoder(request: Request) -> dict[str, Any]:
@@ -66,7 +81,7 @@ def masked(request: Request, ids: str, mask: str, length: int, padding: int, lef
 def ordinary_tokens(request: Request, name: str, *shape: int) -> torch.Tensor:
     """Ids of words: never a special token, of which every config's smallest vocabulary has some."""
     sizes = [size for config in configs(request.config) if isinstance(size := getattr(config, "vocab_size", None), int)]
-    size = min(sizes, default=0) or request.find("vocab_size")
+    size = min(sizes, default=0) or request.find("vocab_size", "num_hash_buckets")
     allowed = torch.tensor(sorted(set(range(size)) - request.special_tokens()))
     return allowed[request.integers(name, 0, len(allowed), *shape)]
 

@@ -2,23 +2,62 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
+
+import torch
 
 from harness.inputs.request import Request
 
 if TYPE_CHECKING:
-    import torch
     from transformers import PreTrainedConfig
 
 SIDE = 64
 """Side in pixels where the config names none: models that shrink pictures by strides of 32 keep 2 x 2 of it."""
 OTHER_SIDE = 96
+GRID = (1, 4, 4)
+"""Frames and rows and columns of patches, for models that take pictures as a packed list of patches."""
+SINGLE_GRID = (1, 4, 6)
 
 
 def vision(request: Request) -> dict[str, Any]:
     """`pixel_values` float32 (batch, channels, height, width)."""
-    part = request.part("vision_config")
-    return {"pixel_values": picture(request, "pixel_values", part, request.batch)}
+    part = request.vision()
+    if "spatial_shapes" in request.names:
+        return patches(request, part)
+    if request.names & {"grid_thw", "image_grid_thw"}:
+        name = "pixel_values" if "pixel_values" in request.names else "hidden_states"
+        return packed_patches(request, name, "grid_thw" if "grid_thw" in request.names else "image_grid_thw")[0]
+    result = {"pixel_values": picture(request, "pixel_values", part, request.batch)}
+    if "image_sizes" in request.names:
+        result["image_sizes"] = torch.tensor([size(request, part)] * request.batch)
+    return result
+
+
+def packed_patches(request: Request, name: str, grid_name: str) -> tuple[dict[str, Any], tuple[int, int, int]]:
+    """Patches of all pictures one below the other, float32 (patches, values), and the grid of each, int64."""
+    part = request.vision()
+    grid = GRID if request.padded else SINGLE_GRID
+    patch = request.find("patch_size", config=part)
+    patch = patch if isinstance(patch, int) else patch[0]
+    values = channels(request, part) * (request.look("temporal_patch_size", config=part) or 1) * patch * patch
+    pixels = request.normal(name, request.batch * math.prod(grid), values)
+    return {name: pixels, grid_name: torch.tensor([grid] * request.batch)}, grid
+
+
+def patches(request: Request, part: PreTrainedConfig) -> dict[str, Any]:
+    """Pictures of any shape as lists of patches, filled up to the longest: float32 (batch, patches, values)."""
+    patch = request.find("patch_size", config=part)
+    patch = patch if isinstance(patch, int) else patch[0]
+    shapes = [(4, 4), (2, 4)][: request.batch]
+    longest = max(rows * columns for rows, columns in shapes)
+    mask = torch.stack([(torch.arange(longest) < rows * columns).long() for rows, columns in shapes])
+    values = request.normal("pixel_values", request.batch, longest, channels(request, part) * patch * patch)
+    return {
+        "pixel_values": values * mask[..., None],
+        "pixel_attention_mask": mask,
+        "spatial_shapes": torch.tensor(shapes),
+    }
 
 
 def picture(request: Request, name: str, config: PreTrainedConfig, *leading: int) -> torch.Tensor:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from huggingface_hub.errors import StrictDataclassError
@@ -52,7 +52,7 @@ STAGE_PICTURE = 64
 """Side of a picture for models that shrink it in stages (up to 32 times)."""
 
 _WIDTHS = re.compile(
-    r"hidden_size|d_model|dim|n_embd|embed_dim|projection_dim|projection_size|word_embed_proj_dim|pooler_output_size"
+    r"hidden_size|d_model|dim|n_embd|embed_dim|emb_dim|projection_dim|projection_size|word_embed_proj_dim|pooler_output_size"
     r"|\w+_hidden_size|lru_width|codevector_dim|proj_codevector_dim|classifier_proj_size|xvector_output_dim"
     r"|shared_latent_size|proj_dim|hidden_channels|auxiliary_channels|\w+_embed_dim"
 )
@@ -69,9 +69,13 @@ _WINDOWS = re.compile(
 )
 _POSITIONS = re.compile(r"max_position_embeddings|n_positions|max_(source|target)_positions")
 _PATTERNS = re.compile(r"(\w+_)?(layer|block)s?_types?|layers_block_type|hybrid_layer_pattern")
+_LAYER_INDICES = re.compile(
+    r"\w*(layer_(ind(ic|ex)es|idxs?|ids)|layers?_idxs?|_idxs|_(indexes|indices)|attention_layers)"
+)
+_SIZES = re.compile(r"\w*(dim|size|channels|width|features)")
 _TOKENS = re.compile(r"\w*_token_(id|index)|\w+_token_ids|begin_suppress_tokens|suppress_tokens")
 _STAGE_WIDTHS = re.compile(
-    r"hidden_sizes|embed_dims|neck_hidden_sizes|encoder_hidden_sizes|decoder_hidden_sizes|fusion_hidden_sizes"
+    r"hidden_sizes|embed_dims?|neck_hidden_sizes|encoder_hidden_sizes|decoder_hidden_sizes|fusion_hidden_sizes"
 )
 _STAGE_HEADS = re.compile(r"num_heads|num_attention_heads|encoder_num_heads")
 
@@ -89,6 +93,8 @@ def reduced_config(config_class: type[PreTrainedConfig], recipe: Recipe) -> PreT
         original = config_class(**recipe.config) if not _nested(recipe.config) else _with_facts(config_class, recipe)
         raw = original.to_dict()
         small = _reduce(raw, config_class)
+        _follow(raw, small)
+        _scale_grids(raw, small)
         _remap_tokens(raw, small)
         return config_class.from_dict(_merged(small, recipe.reduced))
     except (TypeError, ValueError, KeyError, AttributeError, ZeroDivisionError, StrictDataclassError) as error:
@@ -132,6 +138,43 @@ def _reduce(raw: dict[str, Any], config_class: type[PreTrainedConfig] | None) ->
     return result
 
 
+def _follow(raw: dict[str, Any], small: dict[str, Any]) -> None:
+    """Sizes that no rule speaks of but that equal a width somewhere in the original equal it in the reduced too."""
+    widths: dict[int, set[int]] = {}
+    for before, after in _together(raw, small):
+        for key, value in after.items():
+            if type(value) is int and (_WIDTHS.fullmatch(key) or _INNERS.fullmatch(key)):
+                widths.setdefault(before[key], set()).add(value)
+    for before, after in _together(raw, small):
+        for key, value in after.items():
+            untouched = type(value) is int and value > WIDTH and value == before[key] and _SIZES.fullmatch(key)
+            ruled = any(pattern.fullmatch(key) for pattern, _ in _NUMBERS)
+            if untouched and not ruled and len(known := widths.get(value, ())) == 1:
+                after[key] = next(iter(known))
+
+
+def _scale_grids(raw: dict[str, Any], small: dict[str, Any]) -> None:
+    """Resolutions made of whole pictures stay so many pictures high and wide."""
+    sides = [
+        (before["image_size"], after["image_size"])
+        for before, after in _together(raw, small)
+        if type(after.get("image_size")) is int and before["image_size"]
+    ]
+    for _, after in _together(raw, small):
+        for key in ("image_grid_pinpoints", "possible_resolutions"):
+            if after.get(key) and sides:
+                old, new = sides[0]
+                after[key] = [[side * new // old for side in grid] for grid in after[key]]
+
+
+def _together(raw: dict[str, Any], small: dict[str, Any]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Each config of the tree before and after its reduction."""
+    yield raw, small
+    for key, value in small.items():
+        if isinstance(value, dict) and "model_type" in value:
+            yield from _together(raw[key], value)
+
+
 def _class_of(key: str, raw: dict[str, Any], parent: type[PreTrainedConfig] | None) -> type[PreTrainedConfig] | None:
     if raw["model_type"] in CONFIG_MAPPING:
         return CONFIG_MAPPING[raw["model_type"]]
@@ -143,28 +186,42 @@ def _layer_count(own: dict[str, Any]) -> int:
     """How many layers hold one of every kind the original has."""
     count = LAYERS
     for key, value in own.items():
-        if _is_pattern(key, value):
+        if _is_pattern(key, value, own):
             count = max(count, len(_kinds(value)))
-        if key.endswith("_out_indices") and isinstance(value, list):
+        if key.endswith("out_indices") and isinstance(value, list) and _original_layers(own) is not None:
             count = max(count, len(value))
     return count
 
 
-def _is_pattern(key: str, value: Any) -> bool:
-    return bool(_PATTERNS.fullmatch(key)) and isinstance(value, list | tuple) and len(value) > 0
+def _is_pattern(key: str, value: Any, own: dict[str, Any]) -> bool:
+    """Does this list say something of each layer, by its name or by being as long as there are layers?"""
+    if not isinstance(value, list | tuple) or not value:
+        return False
+    if _PATTERNS.fullmatch(key):
+        return True
+    count = _original_layers(own)
+    return count is not None and count > LAYERS and len(value) == count and not _LAYER_INDICES.fullmatch(key)
+
+
+def _original_layers(own: dict[str, Any]) -> int | None:
+    """Layers of the original, None for configs of several stacks or stages."""
+    for name in ("num_hidden_layers", "n_layer", "num_layers", "n_layers", "depth"):
+        if type(own.get(name)) is int:
+            return own[name]
+    return None
 
 
 def _kinds(pattern: list[Any] | tuple[Any, ...]) -> list[Any]:
     """The distinct members of a layer pattern, in the order of their first occurrence."""
-    return list(dict.fromkeys(pattern))
+    return list({repr(kind): kind for kind in pattern}.values())
 
 
 def _rule(key: str, value: Any, own: dict[str, Any], layers: int) -> Any:
     """The reduced value of one field; fields no rule speaks of keep their value."""
-    if value is None or isinstance(value, bool | str):
+    if value is None or isinstance(value, bool | str | float):
         return value
-    if _is_pattern(key, value):
-        kinds = _kinds(value)
+    if _is_pattern(key, value, own):
+        kinds = _kinds([_rule(key, kind, own, layers) if isinstance(kind, int) else kind for kind in value])
         return [kinds[index % len(kinds)] for index in range(layers)]
     if isinstance(value, dict):
         return _rope(value, own) if "rope" in key else value
@@ -239,7 +296,8 @@ def _at_most(limit: int) -> Callable[[str, int, dict[str, Any], int], int]:
 
 
 def _to(number: int) -> Callable[[str, int, dict[str, Any], int], int]:
-    return lambda key, value, own, layers: number
+    """A size that is `number` wherever it is there at all."""
+    return lambda key, value, own, layers: number if value else value
 
 
 def _layer_rule(key: str, value: int, own: dict[str, Any], layers: int) -> int:
@@ -276,7 +334,10 @@ def _patch(key: str, value: int, own: dict[str, Any], layers: int) -> int:
 _NUMBERS: tuple[tuple[re.Pattern[str], Callable[[str, Any, dict[str, Any], int], Any]], ...] = tuple(
     (re.compile(pattern) if isinstance(pattern, str) else pattern, reduce)
     for pattern, reduce in (
-        ("vocab_size", _at_most(VOCABULARY)),
+        (r"(\w+_)?vocab_size(_\w+)?|n_words|n_vocab|num_embeddings", _at_most(VOCABULARY)),
+        ("rotary_dim", _at_most(ROTARY)),
+        ("mm_tokens_per_image", _at_most((PATCHES // 2) ** 2)),
+        ("num_groups|group_norm_num_groups", _at_most(4)),
         ("embedding_size", _embedding),
         ("embed_dim", _stage_base),
         ("head_dim|kv_channels|attention_head_dim", _head_dim),
@@ -339,8 +400,12 @@ def _list_rule(key: str, value: list[Any], own: dict[str, Any], layers: int) -> 
         return [value[0], *(_patch(key, item, own, layers) for item in value[1:])]
     if key == "mlp_only_layers":
         return [item for item in value if item < layers]
-    if key.endswith("_out_indices"):
-        return list(range(layers - len(value), layers))
+    if key.endswith("out_indices") and _original_layers(own) is not None:
+        first = layers - len(value) + (key == "out_indices")  # a backbone counts its embeddings as the first
+        return list(range(first, first + len(value)))
+    if _LAYER_INDICES.fullmatch(key) and max(value) >= layers:
+        count = max(_original_layers(own) or 0, max(value) + 1)
+        return sorted({item * layers // count for item in value})
     if _TOKENS.fullmatch(key):
         return value
     for pattern in (_WINDOWS, _LAYERS, _INNERS, _WIDTHS):
@@ -364,13 +429,19 @@ def _rope(value: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
         if isinstance(item, dict):
             result[key] = _rope(item, own)
         elif key == "mrope_section":
-            result[key] = _proportional(item, HEAD // 2)
+            result[key] = _proportional(item, _rotated(value, own) // 2)
         elif key in ("short_factor", "long_factor"):
-            half = HEAD // 2
+            half = _rotated(value, own) // 2
             result[key] = [item[index * len(item) // half] for index in range(half)]
         else:
             result[key] = item
     return result
+
+
+def _rotated(rope: dict[str, Any], own: dict[str, Any]) -> int:
+    """Elements of a reduced head that are rotated."""
+    head = _head_dim("head_dim", own["head_dim"], own, 0) if own.get("head_dim") else HEAD
+    return int(head * (rope.get("partial_rotary_factor") or own.get("partial_rotary_factor") or 1))
 
 
 def _proportional(parts: list[int], total: int) -> list[int]:

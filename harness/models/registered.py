@@ -96,7 +96,7 @@ def _inner(config_class: type) -> Iterator[str]:
 
 def entry(pair: Pair) -> Entry:
     """The architecture's own defaults as an entry: synthetic weights, no checkpoint."""
-    tasks = [task for other in pairs() if other.model_type == pair.model_type for task in other.tasks]
+    tasks = _tasks()[pair.model_type]
     task = next((task for task in pair.tasks if task), "feature-extraction")
     return Entry(
         model_id=_checkpoint(pair.model_type) or pair.model_class,
@@ -109,6 +109,15 @@ def entry(pair: Pair) -> Entry:
         params=None,
         tier="architectures",
     )
+
+
+@functools.cache
+def _tasks() -> dict[str, list[str]]:
+    """The tasks of each type's classes."""
+    found: dict[str, list[str]] = {}
+    for pair in pairs():
+        found.setdefault(pair.model_type, []).extend(pair.tasks)
+    return found
 
 
 def _checkpoint(model_type: str) -> str:

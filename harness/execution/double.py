@@ -1,0 +1,29 @@
+"""Computing in float64 throughout: a model that asks for float32 by name would round the truth, or mix types."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+_NARROW = {torch.float32: torch.float64, torch.complex64: torch.complex128}
+_METHODS = {torch.Tensor.float: torch.Tensor.double, torch.Tensor.cfloat: torch.Tensor.cdouble}
+
+
+class Double(TorchFunctionMode):
+    """While it is entered, float32 means float64 (and complex64 complex128) wherever torch is given it."""
+
+    def __enter__(self) -> Double:
+        self._default = torch.get_default_dtype()
+        torch.set_default_dtype(torch.float64)
+        return super().__enter__()
+
+    def __exit__(self, *failure: Any) -> None:
+        super().__exit__(*failure)
+        torch.set_default_dtype(self._default)
+
+    def __torch_function__(self, function: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        args = tuple(_NARROW.get(x, x) if isinstance(x, torch.dtype) else x for x in args)
+        kwargs = {key: _NARROW.get(x, x) if isinstance(x, torch.dtype) else x for key, x in (kwargs or {}).items()}
+        return _METHODS.get(function, function)(*args, **kwargs)
