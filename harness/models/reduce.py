@@ -63,7 +63,7 @@ _LAYERS = re.compile(r"(\w+_)?(num_hidden_layers|num_layers|n_layers?|depth)|(en
 _HEADS = re.compile(r"(\w+_)?(num_attention_heads|attention_heads|num_heads|n_heads?|attn_heads)")
 _KEY_HEADS = re.compile(r"(\w+_)?(num_key_value_heads|num_kv_heads|num_key_heads|n_kv_heads?)")
 _EXPERTS = re.compile(r"num_experts|num_local_experts|n_routed_experts|moe_num_experts")
-_TOP_K = re.compile(r"num_experts_per_tok|moe_topk|moe_k|top_k_experts|experts_per_token")
+_TOP_K = re.compile(r"num_experts_per_tok(en)?|moe_topk|moe_k|top_k_experts|experts_per_token")
 _WINDOWS = re.compile(
     r"sliding_window|local_attention|attention_window(_size)?|(mamba_)?chunk_size|attention_chunk_size|block_size"
 )
@@ -72,7 +72,7 @@ _PATTERNS = re.compile(r"(\w+_)?(layer|block)s?_types?|layers_block_type|hybrid_
 _LAYER_INDICES = re.compile(
     r"\w*(layer_(ind(ic|ex)es|idxs?|ids)|layers?_idxs?|_idxs|_(indexes|indices)|attention_layers)"
 )
-_SIZES = re.compile(r"\w*(dim|size|channels|width|features)")
+_SIZES = re.compile(r"\w*(dim|size|channels|width|features|groups)")
 _TOKENS = re.compile(r"\w*_token_(id|index)|\w+_token_ids|begin_suppress_tokens|suppress_tokens")
 _STAGE_WIDTHS = re.compile(
     r"hidden_sizes|embed_dims?|neck_hidden_sizes|encoder_hidden_sizes|decoder_hidden_sizes|fusion_hidden_sizes"
@@ -126,6 +126,8 @@ def _reduce(raw: dict[str, Any], config_class: type[PreTrainedConfig] | None) ->
         *getattr(config_class, "sub_configs", {}),
         *getattr(config_class, "attribute_map", {}).values(),
     }
+    if "stage_names" in raw:
+        known.add("out_indices")  # of a backbone; the names of these stages follow from it
     # A config class computes some values from others; those it shall compute again.
     own = {key: value for key, value in raw.items() if key in known}
     layers = _layer_count(own)
@@ -218,7 +220,7 @@ def _kinds(pattern: list[Any] | tuple[Any, ...]) -> list[Any]:
 
 def _rule(key: str, value: Any, own: dict[str, Any], layers: int) -> Any:
     """The reduced value of one field; fields no rule speaks of keep their value."""
-    if value is None or isinstance(value, bool | str | float):
+    if value is None or isinstance(value, bool | str):
         return value
     if _is_pattern(key, value, own):
         kinds = _kinds([_rule(key, kind, own, layers) if isinstance(kind, int) else kind for kind in value])
@@ -229,7 +231,12 @@ def _rule(key: str, value: Any, own: dict[str, Any], layers: int) -> Any:
         return _list_rule(key, list(value), own, layers)
     for pattern, reduce in _NUMBERS:
         if pattern.fullmatch(key):
-            return reduce(key, value, own, layers)
+            # Shares and limits that look like sizes by their name stay what they are.
+            return (
+                value
+                if isinstance(value, float) and not key.endswith("_coefficient")
+                else reduce(key, value, own, layers)
+            )
     return value
 
 
@@ -353,7 +360,10 @@ _NUMBERS: tuple[tuple[re.Pattern[str], Callable[[str, Any, dict[str, Any], int],
         (_HEADS, _heads),
         (_EXPERTS, _experts),
         (_TOP_K, _at_most(2)),
-        ("n_group|mamba_n_groups|n_groups", _at_most(2)),
+        ("n_group|mamba_n_groups|n_groups|num_expert_group", _at_most(2)),
+        ("width_coefficient", lambda key, value, own, layers: min(value, 0.25)),
+        ("depth_coefficient", lambda key, value, own, layers: min(value, 1.0)),
+        ("num_filters", _at_most(8)),
         ("topk_group", _at_most(1)),
         ("first_k_dense_replace", _at_most(1)),
         (r"decoder_sparse_step|\w+_layer_period|\w+_interval", _at_most(2)),
@@ -384,11 +394,13 @@ def _list_rule(key: str, value: list[Any], own: dict[str, Any], layers: int) -> 
     numbers = all(isinstance(item, int | float) and not isinstance(item, bool) for item in value)
     if not value or not numbers:
         return value
-    if key == "depths":
+    if key in ("depths", "num_block_repeats", "stage_num_blocks"):
         return [min(item, LAYERS) for item in value]
     if _STAGE_HEADS.fullmatch(key):
         return [item // math.gcd(*value) for item in value]
     if _STAGE_WIDTHS.fullmatch(key):
+        if any(name.startswith("stage_") and name.endswith("_channels") for name in own):
+            return value  # bound to other widths of each stage
         return _stage_widths(value, own)
     if key in ("conv_dim", "tdnn_dim"):
         return [NARROW] * len(value)
