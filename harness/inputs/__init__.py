@@ -11,7 +11,8 @@ import torch
 import transformers
 
 from harness.cases import Dtype, Entry, Profile, Weights
-from harness.inputs import audio, multimodal, text, time_series, video, vision
+from harness.inputs import audio, decisions, multimodal, text, time_series, video, vision
+from harness.inputs.companions import companions
 from harness.inputs.request import InputError, Maker, Request
 from model_lists import ListError
 from model_lists.recipes import load_recipe
@@ -52,6 +53,7 @@ def make(entry: Entry, config: PreTrainedConfig, folder: Path, profile: Profile,
     if entry.weights is Weights.HUB and request.main == "input_ids" and (folder / "tokenizer.json").is_file():
         return text.sentences(request, folder)
     inputs = _maker(request)(request)
+    inputs |= companions(request, inputs)
     unknown = sorted(set(inputs) - request.names)
     if unknown:
         raise InputError(f"{entry.id}: {entry.model_class}.forward does not take {', '.join(unknown)}")
@@ -89,11 +91,11 @@ def _main(declared: str | list[str], names: frozenset[str]) -> str:
 
 def _maker(request: Request) -> Maker:
     """The modality's maker, by what the model calls its main input and what its config describes."""
-    has_text, has_pixels = "input_ids" in request.names, "pixel_values" in request.names
+    has_text, has_pixels = "input_ids" in request.names, "pixel_values" in request.names and not request.blind()
     if has_text and has_pixels:
-        marked = request.look("image_token_id", "image_token_index") is not None
+        marked = request.anywhere("image_token_id", "image_token_index") is not None
         return multimodal.placeholders if marked else multimodal.text_and_picture
-    if has_text and request.names & {"input_features", "input_values"}:
+    if has_text and request.names & {"input_features", "input_values"} and not request.blind():
         marked = request.look("audio_token_id", "audio_token_index") is not None
         return multimodal.sound_placeholders if marked else multimodal.text_and_sound
     if request.names & {"grid_thw", "image_grid_thw"} and not has_text:
@@ -108,6 +110,9 @@ def _maker(request: Request) -> Maker:
         "input_features": audio.features,
         "audio_mel": audio.features,
         "past_values": time_series.series,
+        "states": decisions.episode,
+        "flattened_patches": vision.flattened,
+        "inputs": text.embedded,
     }
     if request.main not in makers:
         known = ", ".join(sorted({*makers, "pixel_values", "pixel_values_videos", "input_values"}))

@@ -24,9 +24,8 @@ def wave(request: Request) -> dict[str, Any]:
     """`input_values` float32 (batch, samples), zero where padded, with its mask where the model takes one."""
     samples = request.numbers.get("samples") or (SAMPLES if request.padded else SINGLE_SAMPLES)
     values = _tone(request, samples)
-    waves = request.look("audio_channels", "in_channels") or (
-        1 if request.look("codebook_size", "sampling_rate") else 0
-    )
+    waves = request.numbers.get("waves") or request.look("audio_channels", "in_channels")
+    waves = waves or (1 if request.look("codebook_size", "sampling_rate") else 0)
     if waves:  # codecs take channels
         return {"input_values": values[:, None].repeat(1, waves, 1)} | _decoder(request)
     result = {"input_values": values}
@@ -50,8 +49,10 @@ def features(request: Request) -> dict[str, Any]:
     Learned positions fix the length: two frames each. The masks of frames come along where the model takes them.
     """
     positions = request.anywhere("max_source_positions")
-    frames = 2 * positions if positions else FRAMES if request.padded else SINGLE_FRAMES
-    name = request.main if request.main in request.names else "input_features"
+    frames = request.numbers.get("frames") or (
+        2 * positions if positions else FRAMES if request.padded else SINGLE_FRAMES
+    )
+    name = "audio_mel" if "audio_mel" in request.names else "input_features"
     values = request.normal(name, request.batch, frames, _mels(request))
     result = {}
     for mask in ("input_features_mask", "feature_attention_mask", "attention_mask", "audio_mel_mask"):
@@ -60,11 +61,17 @@ def features(request: Request) -> dict[str, Any]:
             if request.padded and not positions:
                 kept[1, frames * 3 // 4 :] = 0
             result[mask] = kept.bool() if mask == "audio_mel_mask" else kept
-    result[name] = values.transpose(1, 2).contiguous() if positions else values
+    if request.anywhere("spec_size"):  # spectrograms as pictures of one channel
+        values = values[:, None]
+    elif positions or request.numbers.get("mels_first"):
+        values = values.transpose(1, 2).contiguous()
+    result[name] = values
     return result | _decoder(request)
 
 
 def _mels(request: Request) -> int:
+    if "mels" in request.numbers:
+        return request.numbers["mels"]
     names = ("num_mel_bins", "feature_size", "n_mels", "input_feat_size", "feature_projection_input_dim", "input_dim")
     found = request.anywhere(*names)
     if found is None:

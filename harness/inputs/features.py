@@ -28,11 +28,15 @@ def count(request: Request, method: str, inputs: dict[str, Any]) -> int | None:
         except (TypeError, ValueError, RuntimeError, AttributeError, IndexError, KeyError) as error:
             line = " ".join(str(error).split())[:200]
             raise InputError(f"{request.model}: {method} refuses {', '.join(inputs)}: {line}") from error
-    pooled = getattr(made, "pooler_output", None)
-    return _rows(made if pooled is None else pooled)
+    for name in ("pooler_output", "last_hidden_state"):
+        if getattr(made, name, None) is not None:
+            return _rows(getattr(made, name))
+    return _rows(made)
 
 
 def _rows(value: Any) -> int:
     if isinstance(value, torch.Tensor):
         return value.numel() // value.shape[-1]
+    if not isinstance(value, list | tuple):
+        raise TypeError(f"features of type {type(value).__name__}")
     return sum(_rows(item) for item in value if item is not None)

@@ -34,7 +34,7 @@ def placeholders(request: Request) -> dict[str, Any]:
     pictures, count = _packed(request) if "image_grid_thw" in request.names else _whole(request)
     made = features.count(request, "get_image_features", pictures)
     count = request.numbers.get("image_tokens") or (count if made is None else made // request.batch)
-    image = request.find("image_token_id", "image_token_index")
+    image = request.anywhere("image_token_id", "image_token_index")
     return _marked(request, image, count, "image") | pictures
 
 
@@ -90,8 +90,11 @@ def _whole(request: Request) -> tuple[dict[str, Any], int]:
     if grids:
         # The picture itself, and the tiles it is cut into at a resolution of exactly its size.
         leading = (request.batch, 1 + (grids[0][0] // height) * (grids[0][1] // width))
-    elif request.names & {"pixel_attention_mask", "image_num_crops"}:
-        leading = (request.batch, 1)  # models that split a picture into tiles take a list of pictures for each row
+    elif request.names & {"pixel_attention_mask", "image_num_crops"} or "pictures" in request.numbers:
+        # Models that split a picture into tiles take a list of pictures for each row.
+        leading = (request.batch, request.numbers.get("pictures", 1))
+        if "pixel_attention_mask" in request.names:
+            extra["pixel_attention_mask"] = torch.ones(*leading, height, width, dtype=torch.bool)
     pixels = picture(request, "pixel_values", part, *leading)
     patch = request.look("patch_size", config=part)
     if patch is None:

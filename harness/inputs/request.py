@@ -93,6 +93,10 @@ class Request:
         sized = [config for config in parts if self.look("image_size", "patch_size", config=config) is not None]
         return (sized or parts)[0]
 
+    def blind(self) -> bool:
+        """Could the model see pictures, if only its config had the part for them?"""
+        return "vision_config" in getattr(self.config, "sub_configs", {}) and self.config.vision_config is None
+
     def special_tokens(self) -> set[int]:
         """Ids that mean something to the model, in all its configs."""
         return {number for config in configs(self.config) for number in _tokens(config)}

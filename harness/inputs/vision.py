@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from harness.inputs.request import Request
+from harness.inputs.text import decoder
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
@@ -28,7 +29,8 @@ def vision(request: Request) -> dict[str, Any]:
     if request.names & {"grid_thw", "image_grid_thw"}:
         name = "pixel_values" if "pixel_values" in request.names else "hidden_states"
         return packed_patches(request, name, "grid_thw" if "grid_thw" in request.names else "image_grid_thw")[0]
-    result = {"pixel_values": picture(request, "pixel_values", part, request.batch)}
+    several = (request.numbers["pictures"],) if "pictures" in request.numbers else ()
+    result = {"pixel_values": picture(request, "pixel_values", part, request.batch, *several)}
     if "image_sizes" in request.names:
         result["image_sizes"] = torch.tensor([size(request, part)] * request.batch)
     return result
@@ -40,9 +42,32 @@ def packed_patches(request: Request, name: str, grid_name: str) -> tuple[dict[st
     grid = GRID if request.padded else SINGLE_GRID
     patch = request.find("patch_size", config=part)
     patch = patch if isinstance(patch, int) else patch[0]
-    values = channels(request, part) * (request.look("temporal_patch_size", config=part) or 1) * patch * patch
+    values = (
+        channels(request, part)
+        * (request.look("temporal_patch_size", "patch_temporal", config=part) or 1)
+        * patch
+        * patch
+    )
     pixels = request.normal(name, request.batch * math.prod(grid), values)
+    if form := request.numbers.get("patch_pictures"):
+        pixels = pixels.reshape(*[1] * (form - 1), -1, channels(request, part), patch, patch)
     return {name: pixels, grid_name: torch.tensor([grid] * request.batch)}, grid
+
+
+def flattened(request: Request) -> dict[str, Any]:
+    """`flattened_patches` float32 (batch, patches, 2 + values): row, column and values of each, zero where none."""
+    part = request.vision()
+    rows, columns = GRID[1:]
+    count = rows * columns
+    width = request.find("patch_embed_hidden_size", config=part)
+    values = request.normal("flattened_patches", request.batch, count, width)
+    places = torch.cartesian_prod(torch.arange(1, rows + 1), torch.arange(1, columns + 1)).float()
+    result = torch.cat([places.expand(request.batch, -1, -1), values], dim=-1)
+    mask = torch.ones(request.batch, count)
+    if request.padded:
+        mask[1, -columns:] = 0
+    made = {"flattened_patches": result * mask[..., None], "attention_mask": mask}
+    return made | (decoder(request) if request.config.is_encoder_decoder else {})
 
 
 def patches(request: Request, part: PreTrainedConfig) -> dict[str, Any]:

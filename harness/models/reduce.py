@@ -76,8 +76,9 @@ _SIZES = re.compile(r"\w*(dim|size|channels|width|features|groups)")
 _TOKENS = re.compile(r"\w*_token_(id|index)|\w+_token_ids|begin_suppress_tokens|suppress_tokens")
 _STAGE_WIDTHS = re.compile(
     r"hidden_sizes|embed_dims?|neck_hidden_sizes|encoder_hidden_sizes|decoder_hidden_sizes|fusion_hidden_sizes"
+    r"|embed_dim_per_stage|backbone_channel_list"
 )
-_STAGE_HEADS = re.compile(r"num_heads|num_attention_heads|encoder_num_heads")
+_STAGE_HEADS = re.compile(r"num_heads|num_attention_heads|encoder_num_heads|num_attention_heads_per_stage")
 
 
 class UnreducibleConfig(ValueError):
@@ -150,6 +151,9 @@ def _follow(raw: dict[str, Any], small: dict[str, Any]) -> None:
     for before, after in _together(raw, small):
         for key, value in after.items():
             untouched = type(value) is int and value > WIDTH and value == before[key] and _SIZES.fullmatch(key)
+            if isinstance(value, list) and key.endswith("_channels") and _uniform(value):
+                known = widths.get(value[0], {value[0]}) if value == before[key] else {value[0]}
+                after[key] = [min(known)] * len(value)
             ruled = any(pattern.fullmatch(key) for pattern, _ in _NUMBERS)
             if untouched and not ruled and len(known := widths.get(value, ())) == 1:
                 after[key] = next(iter(known))
@@ -167,6 +171,11 @@ def _scale_grids(raw: dict[str, Any], small: dict[str, Any]) -> None:
             if after.get(key) and sides:
                 old, new = sides[0]
                 after[key] = [[side * new // old for side in grid] for grid in after[key]]
+
+
+def _uniform(value: list[Any]) -> bool:
+    """Is it one whole number, several times?"""
+    return bool(value) and type(value[0]) is int and value.count(value[0]) == len(value)
 
 
 def _together(raw: dict[str, Any], small: dict[str, Any]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
@@ -190,6 +199,8 @@ def _layer_count(own: dict[str, Any]) -> int:
     for key, value in own.items():
         if _is_pattern(key, value, own):
             count = max(count, len(_kinds(value)))
+        if key == "num_kv_shared_layers" and value:
+            count = max(count, 2 * len(_kinds(own.get("layer_types") or [None])))
         if key.endswith("out_indices") and isinstance(value, list) and _original_layers(own) is not None:
             count = max(count, len(value))
     return count
@@ -223,8 +234,11 @@ def _rule(key: str, value: Any, own: dict[str, Any], layers: int) -> Any:
     if value is None or isinstance(value, bool | str):
         return value
     if _is_pattern(key, value, own):
-        kinds = _kinds([_rule(key, kind, own, layers) if isinstance(kind, int) else kind for kind in value])
+        single = key.removesuffix("_per_layer")
+        kinds = _kinds([_rule(single, kind, own, layers) if isinstance(kind, int) else kind for kind in value])
         return [kinds[index % len(kinds)] for index in range(layers)]
+    if key == "per_layer_config" and isinstance(value, dict):
+        return _deviations(value, own, layers)
     if isinstance(value, dict):
         return _rope(value, own) if "rope" in key else value
     if isinstance(value, list | tuple):
@@ -240,7 +254,30 @@ def _rule(key: str, value: Any, own: dict[str, Any], layers: int) -> Any:
     return value
 
 
+def _deviations(value: dict[str, Any], own: dict[str, Any], layers: int) -> dict[str, Any]:
+    """What single layers do differently, moved from the first original layer of a kind to the layer that shows it."""
+    pattern = next((own[key] for key in ("layer_types", "mlp_layer_types") if own.get(key)), None)
+    chosen = [pattern.index(kind) for kind in _kinds(pattern)] if pattern else list(map(int, value))
+    result = {}
+    for index in range(layers):
+        changes = value.get(f"{chosen[index % len(chosen)]:02d}") or value.get(str(chosen[index % len(chosen)]))
+        if changes:
+            result[f"{index:02d}"] = {key: _deviation(key, item, own, layers) for key, item in changes.items()}
+    return result
+
+
+def _deviation(key: str, value: Any, own: dict[str, Any], layers: int) -> Any:
+    """A layer's own value, reduced; one that was larger than the others' stays larger."""
+    usual = _rule(key, own.get(key), own, layers)
+    reduced = _rule(key, value, own, layers)
+    if type(value) is int and type(usual) is int and value > own[key] and reduced <= usual:
+        return 2 * usual
+    return reduced
+
+
 def _width(key: str, value: int, own: dict[str, Any], layers: int) -> int:
+    if key == "hidden_size" and value == (own.get("embed_dim_per_stage") or [0])[0]:
+        return _stage_widths(own["embed_dim_per_stage"], own)[0]
     return min(value, WIDTH)
 
 
@@ -334,6 +371,13 @@ def _picture(key: str, value: int, own: dict[str, Any], layers: int) -> int:
     return min(value, _patch("patch_size", patch, own, layers) * PATCHES)
 
 
+def _window(key: str, value: int, own: dict[str, Any], layers: int) -> int:
+    """Side of a window over patches, or, where patches are merged, over pixels: two merged patches."""
+    if own.get("spatial_merge_size") and own.get("patch_size"):
+        return min(value, 2 * own["spatial_merge_size"] * _patch("patch_size", own["patch_size"], own, layers))
+    return min(value, SHIFTED_WINDOW)
+
+
 def _patch(key: str, value: int, own: dict[str, Any], layers: int) -> int:
     return min(value, 8)
 
@@ -342,12 +386,14 @@ _NUMBERS: tuple[tuple[re.Pattern[str], Callable[[str, Any, dict[str, Any], int],
     (re.compile(pattern) if isinstance(pattern, str) else pattern, reduce)
     for pattern, reduce in (
         (r"(\w+_)?vocab_size(_\w+)?|n_words|n_vocab|num_embeddings", _at_most(VOCABULARY)),
+        ("num_pos_feats", _at_most(WIDTH // 2)),
+        ("latent_query_num", _at_most(WINDOW)),
         ("rotary_dim", _at_most(ROTARY)),
         ("mm_tokens_per_image", _at_most((PATCHES // 2) ** 2)),
         ("num_groups|group_norm_num_groups", _at_most(4)),
         ("embedding_size", _embedding),
         ("embed_dim", _stage_base),
-        ("head_dim|kv_channels|attention_head_dim", _head_dim),
+        ("head_dim|kv_channels|attention_head_dim|d_head", _head_dim),
         ("d_kv|mamba_d_head|mamba_head_dim|linear_(key|value)_head_dim|qk_nope_head_dim|v_head_dim", _to(HEAD)),
         ("qk_rope_head_dim", _to(ROTARY)),
         ("qk_head_dim", _to(HEAD + ROTARY)),
@@ -368,6 +414,7 @@ _NUMBERS: tuple[tuple[re.Pattern[str], Callable[[str, Any, dict[str, Any], int],
         ("first_k_dense_replace", _at_most(1)),
         (r"decoder_sparse_step|\w+_layer_period|\w+_interval", _at_most(2)),
         (r"\w+_layer_offset", _offset),
+        ("num_kv_shared_layers", lambda key, value, own, layers: min(value, layers // 2)),
         ("num_nextn_predict_layers|num_feat_extract_layers|num_adapter_layers", lambda key, value, own, layers: value),
         (_LAYERS, _layer_rule),
         (_WINDOWS, _at_most(WINDOW)),
@@ -377,7 +424,8 @@ _NUMBERS: tuple[tuple[re.Pattern[str], Callable[[str, Any, dict[str, Any], int],
         ("num_mel_bins", _at_most(MELS)),
         ("max_length", lambda key, value, own, layers: min(value, 3 * HEAD) if "num_mel_bins" in own else value),
         ("num_frames|frames_per_clip", _at_most(FRAMES)),
-        ("window_size", _at_most(SHIFTED_WINDOW)),
+        ("window_size", _window),
+        (r"\w+_group_vocab", _at_most(VOCABULARY)),
         ("image_size|crop_size", _picture),
         ("patch_size", _patch),
         ("num_conv_pos_embeddings", _at_most(16)),
@@ -394,7 +442,7 @@ def _list_rule(key: str, value: list[Any], own: dict[str, Any], layers: int) -> 
     numbers = all(isinstance(item, int | float) and not isinstance(item, bool) for item in value)
     if not value or not numbers:
         return value
-    if key in ("depths", "num_block_repeats", "stage_num_blocks"):
+    if key in ("blocks_per_stage", "depths", "num_block_repeats", "stage_num_blocks"):
         return [min(item, LAYERS) for item in value]
     if _STAGE_HEADS.fullmatch(key):
         return [item // math.gcd(*value) for item in value]
@@ -412,7 +460,9 @@ def _list_rule(key: str, value: list[Any], own: dict[str, Any], layers: int) -> 
         return [value[0], *(_patch(key, item, own, layers) for item in value[1:])]
     if key == "mlp_only_layers":
         return [item for item in value if item < layers]
-    if key.endswith("out_indices") and _original_layers(own) is not None:
+    if key.endswith("out_indices") and _original_layers(own) is None:
+        return value  # of stages, which all stay
+    if key.endswith("out_indices"):
         first = layers - len(value) + (key == "out_indices")  # a backbone counts its embeddings as the first
         return list(range(first, first + len(value)))
     if _LAYER_INDICES.fullmatch(key) and max(value) >= layers:
@@ -442,6 +492,8 @@ def _rope(value: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
             result[key] = _rope(item, own)
         elif key == "mrope_section":
             result[key] = _proportional(item, _rotated(value, own) // 2)
+        elif key == "partial_rotary_factor" and own.get("qk_rope_head_dim") == item * (own.get("qk_head_dim") or 0):
+            result[key] = ROTARY / (HEAD + ROTARY)
         elif key in ("short_factor", "long_factor"):
             half = _rotated(value, own) // 2
             result[key] = [item[index * len(item) // half] for index in range(half)]
