@@ -39,6 +39,8 @@ def make(entry: Entry, config: PreTrainedConfig, folder: Path, profile: Profile,
     except ListError as error:
         raise InputError(str(error)) from error
     names = frozenset(inspect.signature(model_class.forward).parameters)
+    if model_class.forward is torch.nn.Module.forward:
+        raise InputError(f"{entry.id}: {entry.model_class} has no forward method; its parts have")
     request = Request(
         model=entry.id,
         model_class=model_class,
@@ -86,6 +88,7 @@ def _main(declared: str | list[str], names: frozenset[str]) -> str:
     """The input that a model is about: what its class says, unless its forward method does not take that."""
     first = declared if isinstance(declared, str) else declared[0]
     known = ("input_ids", "pixel_values", "pixel_values_videos", "input_features", "input_values", "hidden_states")
+    known += ("query_embeds", "inputs_embeds")
     return first if first in names else next((name for name in known if name in names), first)
 
 
@@ -100,6 +103,8 @@ def _maker(request: Request) -> Maker:
         return multimodal.sound_placeholders if marked else multimodal.text_and_sound
     if request.names & {"grid_thw", "image_grid_thw"} and not has_text:
         return vision.vision
+    if "pixel_values_videos" in request.names and "pixel_values" not in request.names:
+        return multimodal.text_and_video if has_text else video.video
     if request.main in ("pixel_values", "pixel_values_videos"):
         return video.video if request.look("num_frames", "frames_per_clip") else vision.vision
     if request.main == "input_values":
@@ -113,6 +118,8 @@ def _maker(request: Request) -> Maker:
         "states": decisions.episode,
         "flattened_patches": vision.flattened,
         "inputs": text.embedded,
+        "inputs_embeds": text.embedded,
+        "query_embeds": text.embedded,
     }
     if request.main not in makers:
         known = ", ".join(sorted({*makers, "pixel_values", "pixel_values_videos", "input_values"}))

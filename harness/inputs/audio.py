@@ -49,6 +49,8 @@ def features(request: Request) -> dict[str, Any]:
     Learned positions fix the length: two frames each. The masks of frames come along where the model takes them.
     """
     positions = request.anywhere("max_source_positions")
+    if request.anywhere("feature_projection_input_dim") is not None:  # stacked frames, with relative positions
+        positions = None
     frames = request.numbers.get("frames") or (
         2 * positions if positions else FRAMES if request.padded else SINGLE_FRAMES
     )
@@ -72,7 +74,14 @@ def features(request: Request) -> dict[str, Any]:
 def _mels(request: Request) -> int:
     if "mels" in request.numbers:
         return request.numbers["mels"]
-    names = ("num_mel_bins", "feature_size", "n_mels", "input_feat_size", "feature_projection_input_dim", "input_dim")
+    names = (
+        "num_mel_bins",
+        "feature_size",
+        "n_mels",
+        "input_feat_per_channel",
+        "feature_projection_input_dim",
+        "input_dim",
+    )
     found = request.anywhere(*names)
     if found is None:
         raise InputError(f"{request.model}: its config sets none of {', '.join(names)}; add them to its recipe")

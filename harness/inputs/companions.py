@@ -65,6 +65,11 @@ def _features_here(request: Request, inputs: dict[str, Any]) -> torch.Tensor:
     return here.expand(request.batch, -1).contiguous()
 
 
+def _read(request: Request, inputs: dict[str, Any]) -> torch.Tensor:
+    """What queries attend to."""
+    return request.normal("encoder_hidden_states", request.batch, REGIONS, request.find("encoder_hidden_size"))
+
+
 def _not_padding(request: Request, inputs: dict[str, Any]) -> torch.Tensor:
     return torch.zeros_like(inputs["past_values"], dtype=torch.long)
 
@@ -74,6 +79,7 @@ def _frequency(request: Request, inputs: dict[str, Any]) -> torch.Tensor:
 
 
 _MAKERS: dict[str, tuple[str, Callable[[Request, dict[str, Any]], torch.Tensor]]] = {
+    "encoder_hidden_states": ("query_embeds", _read),
     "qformer_input_ids": ("input_ids", _question),
     "qformer_attention_mask": ("input_ids", _question_mask),
     "task_inputs": ("pixel_values", _task),

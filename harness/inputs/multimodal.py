@@ -10,6 +10,7 @@ import torch
 from harness.inputs import audio, features
 from harness.inputs.request import InputError, Request
 from harness.inputs.text import PADDING, decoder, ordinary_tokens, pad_token, text
+from harness.inputs.video import video
 from harness.inputs.vision import packed_patches, patches, picture, size, vision
 
 BEFORE = 3
@@ -19,8 +20,15 @@ AFTER = 12
 
 
 def text_and_picture(request: Request) -> dict[str, Any]:
-    """A text and a picture for each row."""
+    """A text and a picture for each row, or a video where the part for pictures counts frames."""
+    if request.look("num_frames", config=request.vision()) is not None:
+        return text_and_video(request)
     return text(request) | vision(request)
+
+
+def text_and_video(request: Request) -> dict[str, Any]:
+    """A text and a video for each row."""
+    return text(request) | video(request)
 
 
 def text_and_sound(request: Request) -> dict[str, Any]:

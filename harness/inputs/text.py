@@ -48,9 +48,10 @@ def text(request: Request) -> dict[str, Any]:
 
 
 def embedded(request: Request) -> dict[str, Any]:
-    """`inputs` float32 (batch, length, width), for models without embeddings of their own."""
+    """The main input, float32 (batch, length, width), for models without embeddings of their own."""
     length = LENGTH if request.padded else SINGLE_LENGTH
-    result: dict[str, Any] = {"inputs": request.normal("inputs", request.batch, length, request.find("d_model"))}
+    width = request.find("d_model", "hidden_size")
+    result: dict[str, Any] = {request.main: request.normal(request.main, request.batch, length, width)}
     if "attention_mask" in request.names:
         result["attention_mask"] = torch.ones(request.batch, length, dtype=torch.long)
         if request.padded:

@@ -51,7 +51,10 @@ def packed_patches(request: Request, name: str, grid_name: str) -> tuple[dict[st
     pixels = request.normal(name, request.batch * math.prod(grid), values)
     if form := request.numbers.get("patch_pictures"):
         pixels = pixels.reshape(*[1] * (form - 1), -1, channels(request, part), patch, patch)
-    return {name: pixels, grid_name: torch.tensor([grid] * request.batch)}, grid
+    made = {name: pixels, grid_name: torch.tensor([grid] * request.batch)}
+    for merged in {"merge_sizes", "image_merge_sizes"} & request.names:
+        made[merged] = torch.full((request.batch,), request.look("spatial_merge_size", config=part) or 2)
+    return made, grid
 
 
 def flattened(request: Request) -> dict[str, Any]:
