@@ -120,6 +120,7 @@ def _maker(request: Request) -> Maker:
         "inputs": text.embedded,
         "inputs_embeds": text.embedded,
         "query_embeds": text.embedded,
+        "latents": audio.latents,
     }
     if request.main not in makers:
         known = ", ".join(sorted({*makers, "pixel_values", "pixel_values_videos", "input_values"}))

@@ -17,6 +17,7 @@ PADDING = 1200
 FRAMES = 64
 """Frames of a log-mel spectrogram: 8 behind the usual subsampling by eight."""
 SINGLE_FRAMES = 48
+LATENTS = 8
 RATE = 16_000
 
 
@@ -49,8 +50,7 @@ def features(request: Request) -> dict[str, Any]:
     Learned positions fix the length: two frames each. The masks of frames come along where the model takes them.
     """
     positions = request.anywhere("max_source_positions")
-    if request.anywhere("feature_projection_input_dim") is not None:  # stacked frames, with relative positions
-        positions = None
+    stacked = request.anywhere("feature_projection_input_dim", "input_feat_per_channel") is not None
     frames = request.numbers.get("frames") or (
         2 * positions if positions else FRAMES if request.padded else SINGLE_FRAMES
     )
@@ -65,10 +65,16 @@ def features(request: Request) -> dict[str, Any]:
             result[mask] = kept.bool() if mask == "audio_mel_mask" else kept
     if request.anywhere("spec_size"):  # spectrograms as pictures of one channel
         values = values[:, None]
-    elif positions or request.numbers.get("mels_first"):
+    elif (positions and not stacked) or request.numbers.get("mels_first"):
         values = values.transpose(1, 2).contiguous()
     result[name] = values
     return result | _decoder(request)
+
+
+def latents(request: Request) -> dict[str, Any]:
+    """`latents` float32 (batch, width, steps), what a codec's decoder makes waves of."""
+    steps = LATENTS if request.padded else LATENTS - 2
+    return {"latents": request.normal("latents", request.batch, request.find("hidden_size"), steps)}
 
 
 def _mels(request: Request) -> int:

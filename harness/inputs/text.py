@@ -26,7 +26,7 @@ OTHER_SENTENCE = "How far is it from the railway station to the old harbour?"
 def text(request: Request) -> dict[str, Any]:
     """`input_ids` int64 (batch, length) with what the model takes beside them; padded left where it generates."""
     length = request.numbers.get("text_length", LENGTH if request.padded else SINGLE_LENGTH)
-    if (positions := request.look("max_position_embeddings", config=request.part("text_config"))) is not None:
+    if (positions := request.look("max_position_embeddings", config=request.part("text_config"))) and positions > 0:
         length = min(length, positions)
     encoder_decoder = request.config.is_encoder_decoder
     left = request.generates and not encoder_decoder

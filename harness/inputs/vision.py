@@ -33,7 +33,7 @@ def vision(request: Request) -> dict[str, Any]:
     result = {"pixel_values": picture(request, "pixel_values", part, request.batch, *several)}
     if "image_sizes" in request.names:
         result["image_sizes"] = torch.tensor([size(request, part)] * request.batch)
-    return result
+    return result | (decoder(request) if request.config.is_encoder_decoder else {})
 
 
 def packed_patches(request: Request, name: str, grid_name: str) -> tuple[dict[str, Any], tuple[int, int, int]]:

@@ -493,7 +493,7 @@ def _rope(value: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
             result[key] = _rope(item, own)
         elif key == "mrope_section":
             result[key] = _proportional(item, _rotated(value, own) // 2)
-        elif key == "partial_rotary_factor" and own.get("qk_rope_head_dim") == item * (own.get("qk_head_dim") or 0):
+        elif key == "partial_rotary_factor" and _is_rotary_share(item, own):
             result[key] = ROTARY / (HEAD + ROTARY)
         elif key in ("short_factor", "long_factor"):
             half = _rotated(value, own) // 2
@@ -501,6 +501,12 @@ def _rope(value: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
         else:
             result[key] = item
     return result
+
+
+def _is_rotary_share(share: float, own: dict[str, Any]) -> bool:
+    """In low-rank attention, is this the share of a head that its rotated part makes?"""
+    rotated = own.get("qk_rope_head_dim") or 0
+    return rotated > 0 and rotated == share * (rotated + (own.get("qk_nope_head_dim") or 0))
 
 
 def _rotated(rope: dict[str, Any], own: dict[str, Any]) -> int:
