@@ -129,6 +129,7 @@ def _reduce(raw: dict[str, Any], config_class: type[PreTrainedConfig] | None) ->
     }
     if "stage_names" in raw:
         known.add("out_indices")  # of a backbone; the names of these stages follow from it
+    known.add("per_layer_config")
     # A config class computes some values from others; those it shall compute again.
     own = {key: value for key, value in raw.items() if key in known}
     layers = _layer_count(own)
@@ -213,7 +214,8 @@ def _is_pattern(key: str, value: Any, own: dict[str, Any]) -> bool:
     if _PATTERNS.fullmatch(key):
         return True
     count = _original_layers(own)
-    return count is not None and count > LAYERS and len(value) == count and not _LAYER_INDICES.fullmatch(key)
+    staged = key == "depths" or any(sizes.fullmatch(key) for sizes in (_STAGE_WIDTHS, _STAGE_HEADS, _LAYER_INDICES))
+    return count is not None and count > LAYERS and len(value) == count and not staged
 
 
 def _original_layers(own: dict[str, Any]) -> int | None:
@@ -262,14 +264,16 @@ def _deviations(value: dict[str, Any], own: dict[str, Any], layers: int) -> dict
     for index in range(layers):
         changes = value.get(f"{chosen[index % len(chosen)]:02d}") or value.get(str(chosen[index % len(chosen)]))
         if changes:
-            result[f"{index:02d}"] = {key: _deviation(key, item, own, layers) for key, item in changes.items()}
+            result[f"{index:02d}"] = {
+                key: _deviation(key, item, own, own | changes, layers) for key, item in changes.items()
+            }
     return result
 
 
-def _deviation(key: str, value: Any, own: dict[str, Any], layers: int) -> Any:
+def _deviation(key: str, value: Any, own: dict[str, Any], layer: dict[str, Any], layers: int) -> Any:
     """A layer's own value, reduced; one that was larger than the others' stays larger."""
     usual = _rule(key, own.get(key), own, layers)
-    reduced = _rule(key, value, own, layers)
+    reduced = _rule(key, value, layer, layers)
     if type(value) is int and type(usual) is int and value > own[key] and reduced <= usual:
         return 2 * usual
     return reduced
