@@ -98,7 +98,8 @@ def _maker(request: Request) -> Maker:
     if has_text and has_pixels:
         marked = request.anywhere("image_token_id", "image_token_index") is not None
         return multimodal.placeholders if marked else multimodal.text_and_picture
-    if has_text and request.names & {"input_features", "input_values"} and not request.blind():
+    sounds = request.names & {"input_features", "input_values"} and not request.numbers.get("text_only")
+    if has_text and sounds and not request.blind():
         marked = request.look("audio_token_id", "audio_token_index") is not None
         return multimodal.sound_placeholders if marked else multimodal.text_and_sound
     if request.names & {"grid_thw", "image_grid_thw"} and not has_text:

@@ -58,7 +58,7 @@ def features(request: Request) -> dict[str, Any]:
     values = request.normal(name, request.batch, frames, _mels(request))
     result = {}
     for mask in ("input_features_mask", "feature_attention_mask", "attention_mask", "audio_mel_mask"):
-        if mask in request.names and (mask != "attention_mask" or "input_ids" not in request.names):
+        if mask in request.names and (mask != "attention_mask" or not (positions or "input_ids" in request.names)):
             kept = torch.ones(request.batch, frames, dtype=torch.long)
             if request.padded and not positions:
                 kept[1, frames * 3 // 4 :] = 0
