@@ -43,3 +43,25 @@ def test_a_model_that_rounds_on_its_way_does_not_round_the_truth():
     assert not torch.equal(model(x), exact)
     with Double():
         assert torch.equal(model(x), exact)
+
+
+def test_random_numbers_are_those_of_the_run_at_float32():
+    def draws(dtype: torch.dtype) -> list[torch.Tensor]:
+        torch.manual_seed(0)
+        like = torch.zeros(5, dtype=dtype)
+        return [
+            torch.randn(4),
+            torch.rand(2, 3),
+            torch.randn_like(like),
+            torch.rand_like(like),
+            torch.zeros(3, dtype=dtype).normal_(),
+            torch.empty(3, dtype=dtype).uniform_(1, 2),
+            torch.bernoulli(torch.full((6,), 0.5, dtype=dtype)),
+        ]
+
+    single = draws(torch.float32)
+    with Double():
+        double = draws(torch.float64)
+    for narrow, wide in zip(single, double, strict=True):
+        assert wide.dtype is torch.float64
+        assert torch.equal(narrow.double(), wide)
