@@ -28,8 +28,17 @@ INPUT_KEYS = {
     "image_size": "height and width of pictures, pixels",
     "single_image_size": "the same for the `single` profile",
     "image_tokens": "placeholder tokens per picture",
-    "frames": "frames of a video",
+    "pictures": "pictures of a row, as one more dimension",
+    "frames": "frames of a video or of log-mel features",
+    "patch_pictures": "1 where packed patches are (patches, channels, side, side), 2 with one more dimension before",
+    "codebooks": "codes of each step, the last dimension of input_ids",
+    "decoder_codebooks": "the same for decoder_input_ids",
+    "codebook_rows": "rows of input_ids that belong to one row of the batch, one for each codebook",
+    "mels": "values of each frame of log-mel features",
+    "mels_first": "1 where mel bins come before frames",
     "samples": "samples of an audio wave",
+    "waves": "channels of an audio wave, as a dimension of its own",
+    "text_only": "1 where the sounds that a model may take beside its text are left out",
     "text_length": "tokens of a text",
 }
 _KINDS = {"uniform": ("low", "high"), "log-uniform": ("low", "high"), "normal": ("mean", "std")}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from harness.cli import dashboard, doctor, list_, rerun, run, show
+from harness.cli import coverage, dashboard, doctor, list_, rerun, run, show
 
 app = typer.Typer(
     help="Do Hugging Face models give the right numbers on Google TPUs through TorchTPU, and on other backends?",
@@ -19,3 +19,4 @@ app.command("list")(list_.list_models)
 app.command("show")(show.show)
 app.command("doctor")(doctor.doctor)
 app.command("dashboard")(dashboard.dashboard)
+app.command("coverage")(coverage.coverage)

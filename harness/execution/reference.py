@@ -10,6 +10,7 @@ import torch
 
 from harness.cases import Dtype, Phase, Verdict
 from harness.execution import outputs, phases
+from harness.execution.double import Double
 from harness.inputs import cast
 from harness.numerics import reference_health
 from harness.numerics.judge import Leaves
@@ -42,7 +43,8 @@ def compute(
     """
     given = cast(inputs, dtype)
     first, second = (_run(model, given, phase, seed) for _ in range(2))
-    exact = _run(truth, cast(given, "float64"), phase, seed)
+    with Double():
+        exact = _run(truth, cast(given, "float64"), phase, seed)
     return Reference(exact, first), reference_health.diagnose(exact, first, second)
 
 

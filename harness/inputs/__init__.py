@@ -11,7 +11,8 @@ import torch
 import transformers
 
 from harness.cases import Dtype, Entry, Profile, Weights
-from harness.inputs import audio, multimodal, text, time_series, video, vision
+from harness.inputs import audio, decisions, multimodal, text, time_series, video, vision
+from harness.inputs.companions import companions
 from harness.inputs.request import InputError, Maker, Request
 from model_lists import ListError
 from model_lists.recipes import load_recipe
@@ -37,11 +38,15 @@ def make(entry: Entry, config: PreTrainedConfig, folder: Path, profile: Profile,
         recipe = load_recipe(entry.model_type)
     except ListError as error:
         raise InputError(str(error)) from error
+    names = frozenset(inspect.signature(model_class.forward).parameters)
+    if model_class.forward is torch.nn.Module.forward:
+        raise InputError(f"{entry.id}: {entry.model_class} has no forward method; its parts have")
     request = Request(
         model=entry.id,
+        model_class=model_class,
         config=config,
-        names=frozenset(inspect.signature(model_class.forward).parameters),
-        main=model_class.main_input_name,
+        names=names,
+        main=_main(model_class.main_input_name, names),
         profile=profile,
         seed=seed,
         numbers=recipe.inputs,
@@ -50,6 +55,7 @@ def make(entry: Entry, config: PreTrainedConfig, folder: Path, profile: Profile,
     if entry.weights is Weights.HUB and request.main == "input_ids" and (folder / "tokenizer.json").is_file():
         return text.sentences(request, folder)
     inputs = _maker(request)(request)
+    inputs |= companions(request, inputs)
     unknown = sorted(set(inputs) - request.names)
     if unknown:
         raise InputError(f"{entry.id}: {entry.model_class}.forward does not take {', '.join(unknown)}")
@@ -78,17 +84,45 @@ def cast(inputs: dict[str, Any], dtype: Dtype | str) -> dict[str, Any]:
     }
 
 
+def _main(declared: str | list[str], names: frozenset[str]) -> str:
+    """The input that a model is about: what its class says, unless its forward method does not take that."""
+    first = declared if isinstance(declared, str) else declared[0]
+    known = ("input_ids", "pixel_values", "pixel_values_videos", "input_features", "input_values", "hidden_states")
+    known += ("query_embeds", "inputs_embeds")
+    return first if first in names else next((name for name in known if name in names), first)
+
+
 def _maker(request: Request) -> Maker:
     """The modality's maker, by what the model calls its main input and what its config describes."""
-    has_text, has_pixels = "input_ids" in request.names, "pixel_values" in request.names
+    has_text, has_pixels = "input_ids" in request.names, "pixel_values" in request.names and not request.blind()
     if has_text and has_pixels:
-        marked = request.look("image_token_id", "image_token_index") is not None
+        marked = request.anywhere("image_token_id", "image_token_index") is not None
         return multimodal.placeholders if marked else multimodal.text_and_picture
+    sounds = request.names & {"input_features", "input_values"} and not request.numbers.get("text_only")
+    if has_text and sounds and not request.blind():
+        marked = request.look("audio_token_id", "audio_token_index") is not None
+        return multimodal.sound_placeholders if marked else multimodal.text_and_sound
+    if request.names & {"grid_thw", "image_grid_thw"} and not has_text:
+        return vision.vision
+    if "pixel_values_videos" in request.names and "pixel_values" not in request.names:
+        return multimodal.text_and_video if has_text else video.video
     if request.main in ("pixel_values", "pixel_values_videos"):
         return video.video if request.look("num_frames", "frames_per_clip") else vision.vision
     if request.main == "input_values":
-        return audio.spectrogram if request.look("num_mel_bins") else audio.wave
-    makers = {"input_ids": text.text, "input_features": audio.features, "past_values": time_series.series}
+        spectral = request.look("num_mel_bins") and request.look("max_length")
+        return audio.spectrogram if spectral else audio.wave
+    makers = {
+        "input_ids": text.text,
+        "input_features": audio.features,
+        "audio_mel": audio.features,
+        "past_values": time_series.series,
+        "states": decisions.episode,
+        "flattened_patches": vision.flattened,
+        "inputs": text.embedded,
+        "inputs_embeds": text.embedded,
+        "query_embeds": text.embedded,
+        "latents": audio.latents,
+    }
     if request.main not in makers:
         known = ", ".join(sorted({*makers, "pixel_values", "pixel_values_videos", "input_values"}))
         raise InputError(f"{request.model}: no inputs are known for its main input {request.main}; known: {known}")

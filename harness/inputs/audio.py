@@ -7,13 +7,17 @@ from typing import Any
 
 import torch
 
-from harness.inputs.request import Request
+from harness.inputs.request import InputError, Request
 from harness.inputs.text import decoder
 
 SAMPLES = 4000
 """A quarter of a second at 16 kHz: 12 frames behind the usual strides of 320."""
 SINGLE_SAMPLES = 3200
 PADDING = 1200
+FRAMES = 64
+"""Frames of a log-mel spectrogram: 8 behind the usual subsampling by eight."""
+SINGLE_FRAMES = 48
+LATENTS = 8
 RATE = 16_000
 
 
@@ -21,6 +25,10 @@ def wave(request: Request) -> dict[str, Any]:
     """`input_values` float32 (batch, samples), zero where padded, with its mask where the model takes one."""
     samples = request.numbers.get("samples") or (SAMPLES if request.padded else SINGLE_SAMPLES)
     values = _tone(request, samples)
+    waves = request.numbers.get("waves") or request.look("audio_channels", "in_channels")
+    waves = waves or (1 if request.look("codebook_size", "sampling_rate") else 0)
+    if waves:  # codecs take channels
+        return {"input_values": values[:, None].repeat(1, waves, 1)} | _decoder(request)
     result = {"input_values": values}
     if "attention_mask" in request.names:
         mask = torch.ones(request.batch, samples, dtype=torch.long)
@@ -37,15 +45,53 @@ def spectrogram(request: Request) -> dict[str, Any]:
 
 
 def features(request: Request) -> dict[str, Any]:
-    """`input_features` float32 (batch, mel bins, frames), two frames for each position of the encoder."""
-    frames = 2 * request.find("max_source_positions")
-    return {"input_features": request.normal("input_features", request.batch, _mels(request), frames)} | _decoder(
-        request
+    """`input_features` float32: (batch, mel bins, frames) where positions are learned, else (batch, frames, mel bins).
+
+    Learned positions fix the length: two frames each. The masks of frames come along where the model takes them.
+    """
+    positions = request.anywhere("max_source_positions")
+    stacked = request.anywhere("feature_projection_input_dim", "input_feat_per_channel") is not None
+    frames = request.numbers.get("frames") or (
+        2 * positions if positions else FRAMES if request.padded else SINGLE_FRAMES
     )
+    name = "audio_mel" if "audio_mel" in request.names else "input_features"
+    values = request.normal(name, request.batch, frames, _mels(request))
+    result = {}
+    for mask in ("input_features_mask", "feature_attention_mask", "attention_mask", "audio_mel_mask"):
+        if mask in request.names and (mask != "attention_mask" or not (positions or "input_ids" in request.names)):
+            kept = torch.ones(request.batch, frames, dtype=torch.long)
+            if request.padded and not positions:
+                kept[1, frames * 3 // 4 :] = 0
+            result[mask] = kept.bool() if mask == "audio_mel_mask" else kept
+    if request.anywhere("spec_size"):  # spectrograms as pictures of one channel
+        values = values[:, None]
+    elif (positions and not stacked) or request.numbers.get("mels_first"):
+        values = values.transpose(1, 2).contiguous()
+    result[name] = values
+    return result | _decoder(request)
+
+
+def latents(request: Request) -> dict[str, Any]:
+    """`latents` float32 (batch, width, steps), what a codec's decoder makes waves of."""
+    steps = LATENTS if request.padded else LATENTS - 2
+    return {"latents": request.normal("latents", request.batch, request.find("hidden_size"), steps)}
 
 
 def _mels(request: Request) -> int:
-    return request.find("num_mel_bins", "feature_size")
+    if "mels" in request.numbers:
+        return request.numbers["mels"]
+    names = (
+        "num_mel_bins",
+        "feature_size",
+        "n_mels",
+        "input_feat_per_channel",
+        "feature_projection_input_dim",
+        "input_dim",
+    )
+    found = request.anywhere(*names)
+    if found is None:
+        raise InputError(f"{request.model}: its config sets none of {', '.join(names)}; add them to its recipe")
+    return found
 
 
 def _decoder(request: Request) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import torch
 from harness.cases import Profile
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedConfig
+    from transformers import PreTrainedConfig, PreTrainedModel
 
 _TOKEN = re.compile(r"\w*_token_(id|index)")
 
@@ -27,6 +27,7 @@ class Request:
     """One model's inputs to make. `names` are the arguments of its forward method."""
 
     model: str
+    model_class: type[PreTrainedModel]
     config: PreTrainedConfig
     names: frozenset[str]
     main: str
@@ -66,14 +67,35 @@ class Request:
     def look(self, *names: str, config: PreTrainedConfig | None = None) -> Any:
         """Like `find`, but None where none is set."""
         for name in names:
-            value = getattr(config or self.config, name, None)
+            value = getattr(self.config if config is None else config, name, None)
             if value is not None:
+                return value
+        return None
+
+    def anywhere(self, *names: str) -> Any:
+        """Like `look`, in the config and all inside it, the outermost first."""
+        for config in configs(self.config):
+            if (value := self.look(*names, config=config)) is not None:
                 return value
         return None
 
     def part(self, *names: str) -> PreTrainedConfig:
         """The sub-config of a modality, else the config itself."""
         return self.look(*names) or self.config
+
+    def vision(self) -> PreTrainedConfig:
+        """The config that describes pictures: a part for them at any depth, else the first with sizes of its own."""
+        parts = configs(self.config)
+        for config in parts:
+            for name in ("vision_config", "image_config"):
+                if getattr(config, name, None) is not None:
+                    return getattr(config, name)
+        sized = [config for config in parts if self.look("image_size", "patch_size", config=config) is not None]
+        return (sized or parts)[0]
+
+    def blind(self) -> bool:
+        """Could the model see pictures, if only its config had the part for them?"""
+        return "vision_config" in getattr(self.config, "sub_configs", {}) and self.config.vision_config is None
 
     def special_tokens(self) -> set[int]:
         """Ids that mean something to the model, in all its configs."""

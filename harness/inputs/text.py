@@ -26,6 +26,8 @@ OTHER_SENTENCE = "How far is it from the railway station to the old harbour?"
 def text(request: Request) -> dict[str, Any]:
     """`input_ids` int64 (batch, length) with what the model takes beside them; padded left where it generates."""
     length = request.numbers.get("text_length", LENGTH if request.padded else SINGLE_LENGTH)
+    if (positions := request.look("max_position_embeddings", config=request.part("text_config"))) and positions > 0:
+        length = min(length, positions)
     encoder_decoder = request.config.is_encoder_decoder
     left = request.generates and not encoder_decoder
     result = masked(request, "input_ids", "attention_mask", length, PADDING, left)
@@ -33,9 +35,41 @@ def text(request: Request) -> dict[str, Any]:
     if "token_type_ids" in request.names and types and types > 1:
         kinds = (torch.arange(length) >= length // 2).long().expand(request.batch, -1)
         result["token_type_ids"] = kinds * result["attention_mask"] if "attention_mask" in result else kinds.clone()
+    if codes := request.numbers.get("codebooks"):
+        low = request.integers("codes", 1, _codes(request), request.batch, length, codes)
+        result["input_ids"] = low
+    if rows := request.numbers.get("codebook_rows"):
+        result["input_ids"] = request.integers("codes", 1, _codes(request), request.batch * rows, length)
+    if "bbox" in request.names:
+        result["bbox"] = boxes(request, length)
     if encoder_decoder:
         result |= decoder(request)
     return result
+
+
+def embedded(request: Request) -> dict[str, Any]:
+    """The main input, float32 (batch, length, width), for models without embeddings of their own."""
+    length = LENGTH if request.padded else SINGLE_LENGTH
+    width = request.find("d_model", "hidden_size")
+    result: dict[str, Any] = {request.main: request.normal(request.main, request.batch, length, width)}
+    if "attention_mask" in request.names:
+        result["attention_mask"] = torch.ones(request.batch, length, dtype=torch.long)
+        if request.padded:
+            result["attention_mask"][1, length - PADDING :] = 0
+    return result
+
+
+def boxes(request: Request, length: int) -> torch.Tensor:
+    """Where each word stands on a page, (batch, length, 4) as left, top, right, bottom.
+
+    int64 in thousandths where the model looks positions up in a table, else float32 shares.
+    """
+    limit = request.look("max_2d_position_embeddings")
+    low = request.integers("bbox.low", 0, 50, request.batch, length, 2)
+    box = torch.cat([low, low + request.integers("bbox.size", 1, 50, request.batch, length, 2)], dim=-1)
+    if limit is None or request.look("bbox_scale") is not None:
+        return box / 100
+    return box.clamp(max=limit - 1)
 
 
 def decoder(request: Request) -> dict[str, Any]:
@@ -43,6 +77,9 @@ def decoder(request: Request) -> dict[str, Any]:
     if "decoder_input_ids" not in request.names:
         return {}
     result = masked(request, "decoder_input_ids", "decoder_attention_mask", DECODER_LENGTH, DECODER_PADDING, left=False)
+    if codes := request.numbers.get("decoder_codebooks"):
+        shape = (*result["decoder_input_ids"].shape, codes)
+        return {"decoder_input_ids": request.integers("codes", 1, _codes(request), *shape)}
     start = request.look("decoder_start_token_id", "bos_token_id", "pad_token_id")
     if start is not None:
         result["decoder_input_ids"][:, 0] = start
@@ -66,9 +103,16 @@ def masked(request: Request, ids: str, mask: str, length: int, padding: int, lef
 def ordinary_tokens(request: Request, name: str, *shape: int) -> torch.Tensor:
     """Ids of words: never a special token, of which every config's smallest vocabulary has some."""
     sizes = [size for config in configs(request.config) if isinstance(size := getattr(config, "vocab_size", None), int)]
-    size = min(sizes, default=0) or request.find("vocab_size")
+    size = min(sizes, default=0) or request.find("vocab_size", "num_hash_buckets")
     allowed = torch.tensor(sorted(set(range(size)) - request.special_tokens()))
     return allowed[request.integers(name, 0, len(allowed), *shape)]
+
+
+def _codes(request: Request) -> int:
+    """Size of the smallest vocabulary of any part."""
+    return min(
+        size for config in configs(request.config) if isinstance(size := getattr(config, "vocab_size", 0), int) and size
+    )
 
 
 def pad_token(request: Request) -> int:

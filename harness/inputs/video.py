@@ -7,8 +7,13 @@ from typing import Any
 from harness.inputs.request import Request
 from harness.inputs.vision import picture
 
+FRAMES = 4
+"""Frames where the config names no number."""
+
 
 def video(request: Request) -> dict[str, Any]:
     """`pixel_values` or `pixel_values_videos`, float32 (batch, frames, channels, height, width)."""
-    frames = request.numbers.get("frames") or request.find("num_frames", "frames_per_clip")
-    return {request.main: picture(request, request.main, request.config, request.batch, frames)}
+    part = request.vision()
+    frames = request.numbers.get("frames") or request.look("num_frames", "frames_per_clip", config=part) or FRAMES
+    name = "pixel_values_videos" if "pixel_values_videos" in request.names else "pixel_values"
+    return {name: picture(request, name, part, request.batch, frames)}

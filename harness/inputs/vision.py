@@ -2,23 +2,90 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from harness.inputs.request import Request
+from harness.inputs.text import decoder
 
 if TYPE_CHECKING:
-    import torch
     from transformers import PreTrainedConfig
 
 SIDE = 64
 """Side in pixels where the config names none: models that shrink pictures by strides of 32 keep 2 x 2 of it."""
 OTHER_SIDE = 96
+GRID = (1, 4, 4)
+"""Frames and rows and columns of patches, for models that take pictures as a packed list of patches."""
+SINGLE_GRID = (1, 4, 6)
 
 
 def vision(request: Request) -> dict[str, Any]:
     """`pixel_values` float32 (batch, channels, height, width)."""
-    part = request.part("vision_config")
-    return {"pixel_values": picture(request, "pixel_values", part, request.batch)}
+    part = request.vision()
+    if "spatial_shapes" in request.names:
+        return patches(request, part)
+    if request.names & {"grid_thw", "image_grid_thw"}:
+        name = "pixel_values" if "pixel_values" in request.names else "hidden_states"
+        return packed_patches(request, name, "grid_thw" if "grid_thw" in request.names else "image_grid_thw")[0]
+    several = (request.numbers["pictures"],) if "pictures" in request.numbers else ()
+    result = {"pixel_values": picture(request, "pixel_values", part, request.batch, *several)}
+    if "image_sizes" in request.names:
+        result["image_sizes"] = torch.tensor([size(request, part)] * request.batch)
+    return result | (decoder(request) if request.config.is_encoder_decoder else {})
+
+
+def packed_patches(request: Request, name: str, grid_name: str) -> tuple[dict[str, Any], tuple[int, int, int]]:
+    """Patches of all pictures one below the other, float32 (patches, values), and the grid of each, int64."""
+    part = request.vision()
+    grid = GRID if request.padded else SINGLE_GRID
+    patch = request.find("patch_size", config=part)
+    patch = patch if isinstance(patch, int) else patch[0]
+    values = (
+        channels(request, part)
+        * (request.look("temporal_patch_size", "patch_temporal", config=part) or 1)
+        * patch
+        * patch
+    )
+    pixels = request.normal(name, request.batch * math.prod(grid), values)
+    if form := request.numbers.get("patch_pictures"):
+        pixels = pixels.reshape(*[1] * (form - 1), -1, channels(request, part), patch, patch)
+    made = {name: pixels, grid_name: torch.tensor([grid] * request.batch)}
+    for merged in {"merge_sizes", "image_merge_sizes"} & request.names:
+        made[merged] = torch.full((request.batch,), request.look("spatial_merge_size", config=part) or 2)
+    return made, grid
+
+
+def flattened(request: Request) -> dict[str, Any]:
+    """`flattened_patches` float32 (batch, patches, 2 + values): row, column and values of each, zero where none."""
+    part = request.vision()
+    rows, columns = GRID[1:]
+    count = rows * columns
+    width = request.find("patch_embed_hidden_size", config=part)
+    values = request.normal("flattened_patches", request.batch, count, width)
+    places = torch.cartesian_prod(torch.arange(1, rows + 1), torch.arange(1, columns + 1)).float()
+    result = torch.cat([places.expand(request.batch, -1, -1), values], dim=-1)
+    mask = torch.ones(request.batch, count)
+    if request.padded:
+        mask[1, -columns:] = 0
+    made = {"flattened_patches": result * mask[..., None], "attention_mask": mask}
+    return made | (decoder(request) if request.config.is_encoder_decoder else {})
+
+
+def patches(request: Request, part: PreTrainedConfig) -> dict[str, Any]:
+    """Pictures of any shape as lists of patches, filled up to the longest: float32 (batch, patches, values)."""
+    patch = request.find("patch_size", config=part)
+    patch = patch if isinstance(patch, int) else patch[0]
+    shapes = [(4, 4), (2, 4)][: request.batch]
+    longest = max(rows * columns for rows, columns in shapes)
+    mask = torch.stack([(torch.arange(longest) < rows * columns).long() for rows, columns in shapes])
+    values = request.normal("pixel_values", request.batch, longest, channels(request, part) * patch * patch)
+    return {
+        "pixel_values": values * mask[..., None],
+        "pixel_attention_mask": mask,
+        "spatial_shapes": torch.tensor(shapes),
+    }
 
 
 def picture(request: Request, name: str, config: PreTrainedConfig, *leading: int) -> torch.Tensor:

@@ -71,3 +71,10 @@ def of_death(outcome: Outcome, target: Target | None) -> tuple[Verdict, str]:
             verdict = known
     fatal = _FATAL.search(outcome.log) if verdict is Verdict.CRASH else None
     return verdict, f"{what}{f': {fatal[0][:400]}' if fatal else ''}"
+
+
+def one_line(error: dict[str, Any]) -> str:
+    """An error in one line: its type and the first line that says something; "X raised:" says nothing yet."""
+    lines = [line.strip() for line in error["message"].splitlines() if line.strip()] or ["no message"]
+    first = " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]
+    return f"{error['type']}: {first[:400]}"

@@ -82,7 +82,7 @@ class JobRunner:
                 self.target.name,
                 "harness.jobs.preload:target",
                 self.target.name,
-                lambda: self._environment() | self.target.environment(self.cache),
+                lambda: self.environment() | self.target.environment(self.cache),
                 self._servers,
             )
 
@@ -114,7 +114,7 @@ class JobRunner:
         if outcome.result is None:
             raise TargetUnavailable(f"{self.target.name}: {death.of_death(outcome, self.target)[1]}")
         if "error" in outcome.result:
-            raise TargetUnavailable(f"{self.target.name}: {_line(outcome.result['error'])}")
+            raise TargetUnavailable(f"{self.target.name}: {death.one_line(outcome.result['error'])}")
         return described
 
     def run(self, case: Case) -> Record:
@@ -170,7 +170,7 @@ class JobRunner:
         error = outcome.result.get("error")
         if error is not None:
             verdict = death.of_error(error, outcome.stage, self.target)
-            return self._ended(record, outcome, verdict, _line(error), error["detail"])
+            return self._ended(record, outcome, verdict, death.one_line(error), error["detail"])
         return self._ended(record, outcome, Verdict(outcome.result["verdict"]), outcome.result["message"])
 
     def _ended(self, record: Record, outcome: Outcome, verdict: Verdict, message: str, detail: str = "") -> Record:
@@ -207,7 +207,7 @@ class JobRunner:
     def _compute_reference(self, case: Case, folder: Path) -> _Prepared:
         if self._reference_server is None:
             self._reference_server = Server.join(
-                "reference", "harness.jobs.preload:reference", "", self._environment, self._servers
+                "reference", "harness.jobs.preload:reference", "", self.environment, self._servers
             )
             self._reference_server.ready()
         checkpoint = caches.checkpoint_folder(self.cache, case.entry, self.seed)
@@ -224,7 +224,7 @@ class JobRunner:
         error = outcome.result.get("error")
         if error is not None:
             verdict = death.of_error(error, outcome.stage, None)
-            return _Prepared.failed(verdict, outcome, _line(error), error["detail"])
+            return _Prepared.failed(verdict, outcome, death.one_line(error), error["detail"])
         return dataclasses.replace(_Prepared.of(outcome.result["meta"], cached=False), seconds=outcome.seconds)
 
     def _model_process(self, case: Case) -> Server | Outcome:
@@ -256,7 +256,7 @@ class JobRunner:
         child.close()
 
     @staticmethod
-    def _environment() -> dict[str, str]:
+    def environment() -> dict[str, str]:
         """Of every job process: offline, without tokens, one thread, and no backend loaded by itself."""
         inherited = {name: value for name, value in os.environ.items() if name not in _SECRETS}
         return inherited | {
@@ -321,13 +321,6 @@ def _leaf(data: dict[str, Any]) -> Leaf:
     shape, index = tuple(data["shape"]), data["index"]
     known = {"verdict": Verdict(data["verdict"]), "shape": shape, "index": None if index is None else tuple(index)}
     return Leaf(**data | known)
-
-
-def _line(error: dict[str, Any]) -> str:
-    """An error in one line: its type and the first line that says something; "X raised:" says nothing yet."""
-    lines = [line.strip() for line in error["message"].splitlines() if line.strip()] or ["no message"]
-    first = " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]
-    return f"{error['type']}: {first[:400]}"
 
 
 def _sum(*parts: dict[str, float]) -> dict[str, float]:

@@ -122,8 +122,9 @@ def _synthetic(entry: Entry, seed: int) -> PreTrainedModel:
     try:
         recipe = load_recipe(entry.model_type)
         config = reduced_config(_config_class(entry), recipe)
+        cls = model_class(entry)
         with _quiet():
-            model = _instantiate(model_class(entry), config)
+            model = _instantiate(cls, _part_for(cls, config))
     except (UnreducibleConfig, ListError) as error:
         raise BuildError(f"{entry.id}: {error}; correct model_lists/recipes/{entry.model_type}.toml") from error
     except ImportError as error:
@@ -159,6 +160,15 @@ def _config_class(entry: Entry) -> type[transformers.PreTrainedConfig]:
             "correct the list or install a transformers that has it"
         )
     return transformers.CONFIG_MAPPING[entry.model_type]
+
+
+def _part_for(cls: type[PreTrainedModel], config: transformers.PreTrainedConfig) -> transformers.PreTrainedConfig:
+    """The config itself, or the part of it that the class is of: some mappings name a part's class for the whole."""
+    wanted = getattr(cls, "config_class", None)
+    if wanted is None or isinstance(config, wanted):
+        return config
+    parts = (getattr(config, name, None) for name in getattr(config, "sub_configs", {}))
+    return next((part for part in parts if type(part) is wanted), config)
 
 
 def _instantiate(cls: type[PreTrainedModel], config: transformers.PreTrainedConfig) -> PreTrainedModel:

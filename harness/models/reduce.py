@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from huggingface_hub.errors import StrictDataclassError
@@ -52,7 +52,7 @@ STAGE_PICTURE = 64
 """Side of a picture for models that shrink it in stages (up to 32 times)."""
 
 _WIDTHS = re.compile(
-    r"hidden_size|d_model|dim|n_embd|embed_dim|projection_dim|projection_size|word_embed_proj_dim|pooler_output_size"
+    r"hidden_size|d_model|dim|n_embd|embed_dim|emb_dim|projection_dim|projection_size|word_embed_proj_dim|pooler_output_size"
     r"|\w+_hidden_size|lru_width|codevector_dim|proj_codevector_dim|classifier_proj_size|xvector_output_dim"
     r"|shared_latent_size|proj_dim|hidden_channels|auxiliary_channels|\w+_embed_dim"
 )
@@ -63,17 +63,22 @@ _LAYERS = re.compile(r"(\w+_)?(num_hidden_layers|num_layers|n_layers?|depth)|(en
 _HEADS = re.compile(r"(\w+_)?(num_attention_heads|attention_heads|num_heads|n_heads?|attn_heads)")
 _KEY_HEADS = re.compile(r"(\w+_)?(num_key_value_heads|num_kv_heads|num_key_heads|n_kv_heads?)")
 _EXPERTS = re.compile(r"num_experts|num_local_experts|n_routed_experts|moe_num_experts")
-_TOP_K = re.compile(r"num_experts_per_tok|moe_topk|moe_k|top_k_experts|experts_per_token")
+_TOP_K = re.compile(r"num_experts_per_tok(en)?|moe_topk|moe_k|top_k_experts|experts_per_token")
 _WINDOWS = re.compile(
     r"sliding_window|local_attention|attention_window(_size)?|(mamba_)?chunk_size|attention_chunk_size|block_size"
 )
 _POSITIONS = re.compile(r"max_position_embeddings|n_positions|max_(source|target)_positions")
 _PATTERNS = re.compile(r"(\w+_)?(layer|block)s?_types?|layers_block_type|hybrid_layer_pattern")
+_LAYER_INDICES = re.compile(
+    r"\w*(layer_(ind(ic|ex)es|idxs?|ids)|layers?_idxs?|_idxs|_(indexes|indices)|attention_layers)"
+)
+_SIZES = re.compile(r"\w*(dim|size|channels|width|features|groups)")
 _TOKENS = re.compile(r"\w*_token_(id|index)|\w+_token_ids|begin_suppress_tokens|suppress_tokens")
 _STAGE_WIDTHS = re.compile(
-    r"hidden_sizes|embed_dims|neck_hidden_sizes|encoder_hidden_sizes|decoder_hidden_sizes|fusion_hidden_sizes"
+    r"hidden_sizes|embed_dims?|neck_hidden_sizes|encoder_hidden_sizes|decoder_hidden_sizes|fusion_hidden_sizes"
+    r"|embed_dim_per_stage|backbone_channel_list"
 )
-_STAGE_HEADS = re.compile(r"num_heads|num_attention_heads|encoder_num_heads")
+_STAGE_HEADS = re.compile(r"num_heads|num_attention_heads|encoder_num_heads|num_attention_heads_per_stage")
 
 
 class UnreducibleConfig(ValueError):
@@ -89,6 +94,8 @@ def reduced_config(config_class: type[PreTrainedConfig], recipe: Recipe) -> PreT
         original = config_class(**recipe.config) if not _nested(recipe.config) else _with_facts(config_class, recipe)
         raw = original.to_dict()
         small = _reduce(raw, config_class)
+        _follow(raw, small)
+        _scale_grids(raw, small)
         _remap_tokens(raw, small)
         return config_class.from_dict(_merged(small, recipe.reduced))
     except (TypeError, ValueError, KeyError, AttributeError, ZeroDivisionError, StrictDataclassError) as error:
@@ -120,6 +127,9 @@ def _reduce(raw: dict[str, Any], config_class: type[PreTrainedConfig] | None) ->
         *getattr(config_class, "sub_configs", {}),
         *getattr(config_class, "attribute_map", {}).values(),
     }
+    if "stage_names" in raw:
+        known.add("out_indices")  # of a backbone; the names of these stages follow from it
+    known.add("per_layer_config")
     # A config class computes some values from others; those it shall compute again.
     own = {key: value for key, value in raw.items() if key in known}
     layers = _layer_count(own)
@@ -130,6 +140,51 @@ def _reduce(raw: dict[str, Any], config_class: type[PreTrainedConfig] | None) ->
         else:
             result[key] = _rule(key, value, own, layers)
     return result
+
+
+def _follow(raw: dict[str, Any], small: dict[str, Any]) -> None:
+    """Sizes that no rule speaks of but that equal a width somewhere in the original equal it in the reduced too."""
+    widths: dict[int, set[int]] = {}
+    for before, after in _together(raw, small):
+        for key, value in after.items():
+            if type(value) is int and (_WIDTHS.fullmatch(key) or _INNERS.fullmatch(key)):
+                widths.setdefault(before[key], set()).add(value)
+    for before, after in _together(raw, small):
+        for key, value in after.items():
+            untouched = type(value) is int and value > WIDTH and value == before[key] and _SIZES.fullmatch(key)
+            if isinstance(value, list) and key.endswith("_channels") and _uniform(value):
+                known = widths.get(value[0], {value[0]}) if value == before[key] else {value[0]}
+                after[key] = [min(known)] * len(value)
+            ruled = any(pattern.fullmatch(key) for pattern, _ in _NUMBERS)
+            if untouched and not ruled and len(known := widths.get(value, ())) == 1:
+                after[key] = next(iter(known))
+
+
+def _scale_grids(raw: dict[str, Any], small: dict[str, Any]) -> None:
+    """Resolutions made of whole pictures stay so many pictures high and wide."""
+    sides = [
+        (before["image_size"], after["image_size"])
+        for before, after in _together(raw, small)
+        if type(after.get("image_size")) is int and before["image_size"]
+    ]
+    for _, after in _together(raw, small):
+        for key in ("image_grid_pinpoints", "possible_resolutions"):
+            if after.get(key) and sides:
+                old, new = sides[0]
+                after[key] = [[side * new // old for side in grid] for grid in after[key]]
+
+
+def _uniform(value: list[Any]) -> bool:
+    """Is it one whole number, several times?"""
+    return bool(value) and type(value[0]) is int and value.count(value[0]) == len(value)
+
+
+def _together(raw: dict[str, Any], small: dict[str, Any]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Each config of the tree before and after its reduction."""
+    yield raw, small
+    for key, value in small.items():
+        if isinstance(value, dict) and "model_type" in value:
+            yield from _together(raw[key], value)
 
 
 def _class_of(key: str, raw: dict[str, Any], parent: type[PreTrainedConfig] | None) -> type[PreTrainedConfig] | None:
@@ -143,40 +198,90 @@ def _layer_count(own: dict[str, Any]) -> int:
     """How many layers hold one of every kind the original has."""
     count = LAYERS
     for key, value in own.items():
-        if _is_pattern(key, value):
+        if _is_pattern(key, value, own):
             count = max(count, len(_kinds(value)))
-        if key.endswith("_out_indices") and isinstance(value, list):
+        if key == "num_kv_shared_layers" and value:
+            count = max(count, 2 * len(_kinds(own.get("layer_types") or [None])))
+        if key.endswith("out_indices") and isinstance(value, list) and _original_layers(own) is not None:
             count = max(count, len(value))
     return count
 
 
-def _is_pattern(key: str, value: Any) -> bool:
-    return bool(_PATTERNS.fullmatch(key)) and isinstance(value, list | tuple) and len(value) > 0
+def _is_pattern(key: str, value: Any, own: dict[str, Any]) -> bool:
+    """Does this list say something of each layer, by its name or by being as long as there are layers?"""
+    if not isinstance(value, list | tuple) or not value:
+        return False
+    if _PATTERNS.fullmatch(key):
+        return True
+    count = _original_layers(own)
+    staged = key == "depths" or any(sizes.fullmatch(key) for sizes in (_STAGE_WIDTHS, _STAGE_HEADS, _LAYER_INDICES))
+    return count is not None and count > LAYERS and len(value) == count and not staged
+
+
+def _original_layers(own: dict[str, Any]) -> int | None:
+    """Layers of the original, None for configs of several stacks or stages."""
+    for name in ("num_hidden_layers", "n_layer", "num_layers", "n_layers", "depth"):
+        if type(own.get(name)) is int:
+            return own[name]
+    return None
 
 
 def _kinds(pattern: list[Any] | tuple[Any, ...]) -> list[Any]:
     """The distinct members of a layer pattern, in the order of their first occurrence."""
-    return list(dict.fromkeys(pattern))
+    return list({repr(kind): kind for kind in pattern}.values())
 
 
 def _rule(key: str, value: Any, own: dict[str, Any], layers: int) -> Any:
     """The reduced value of one field; fields no rule speaks of keep their value."""
     if value is None or isinstance(value, bool | str):
         return value
-    if _is_pattern(key, value):
-        kinds = _kinds(value)
+    if _is_pattern(key, value, own):
+        single = key.removesuffix("_per_layer")
+        kinds = _kinds([_rule(single, kind, own, layers) if isinstance(kind, int) else kind for kind in value])
         return [kinds[index % len(kinds)] for index in range(layers)]
+    if key == "per_layer_config" and isinstance(value, dict):
+        return _deviations(value, own, layers)
     if isinstance(value, dict):
         return _rope(value, own) if "rope" in key else value
     if isinstance(value, list | tuple):
         return _list_rule(key, list(value), own, layers)
     for pattern, reduce in _NUMBERS:
         if pattern.fullmatch(key):
-            return reduce(key, value, own, layers)
+            # Shares and limits that look like sizes by their name stay what they are.
+            return (
+                value
+                if isinstance(value, float) and not key.endswith("_coefficient")
+                else reduce(key, value, own, layers)
+            )
     return value
 
 
+def _deviations(value: dict[str, Any], own: dict[str, Any], layers: int) -> dict[str, Any]:
+    """What single layers do differently, moved from the first original layer of a kind to the layer that shows it."""
+    pattern = next((own[key] for key in ("layer_types", "mlp_layer_types") if own.get(key)), None)
+    chosen = [pattern.index(kind) for kind in _kinds(pattern)] if pattern else list(map(int, value))
+    result = {}
+    for index in range(layers):
+        changes = value.get(f"{chosen[index % len(chosen)]:02d}") or value.get(str(chosen[index % len(chosen)]))
+        if changes:
+            result[f"{index:02d}"] = {
+                key: _deviation(key, item, own, own | changes, layers) for key, item in changes.items()
+            }
+    return result
+
+
+def _deviation(key: str, value: Any, own: dict[str, Any], layer: dict[str, Any], layers: int) -> Any:
+    """A layer's own value, reduced; one that was larger than the others' stays larger."""
+    usual = _rule(key, own.get(key), own, layers)
+    reduced = _rule(key, value, layer, layers)
+    if type(value) is int and type(usual) is int and value > own[key] and reduced <= usual:
+        return 2 * usual
+    return reduced
+
+
 def _width(key: str, value: int, own: dict[str, Any], layers: int) -> int:
+    if key == "hidden_size" and value == (own.get("embed_dim_per_stage") or [0])[0]:
+        return _stage_widths(own["embed_dim_per_stage"], own)[0]
     return min(value, WIDTH)
 
 
@@ -239,7 +344,8 @@ def _at_most(limit: int) -> Callable[[str, int, dict[str, Any], int], int]:
 
 
 def _to(number: int) -> Callable[[str, int, dict[str, Any], int], int]:
-    return lambda key, value, own, layers: number
+    """A size that is `number` wherever it is there at all."""
+    return lambda key, value, own, layers: number if value else value
 
 
 def _layer_rule(key: str, value: int, own: dict[str, Any], layers: int) -> int:
@@ -269,6 +375,13 @@ def _picture(key: str, value: int, own: dict[str, Any], layers: int) -> int:
     return min(value, _patch("patch_size", patch, own, layers) * PATCHES)
 
 
+def _window(key: str, value: int, own: dict[str, Any], layers: int) -> int:
+    """Side of a window over patches, or, where patches are merged, over pixels: two merged patches."""
+    if own.get("spatial_merge_size") and own.get("patch_size"):
+        return min(value, 2 * own["spatial_merge_size"] * _patch("patch_size", own["patch_size"], own, layers))
+    return min(value, SHIFTED_WINDOW)
+
+
 def _patch(key: str, value: int, own: dict[str, Any], layers: int) -> int:
     return min(value, 8)
 
@@ -276,10 +389,15 @@ def _patch(key: str, value: int, own: dict[str, Any], layers: int) -> int:
 _NUMBERS: tuple[tuple[re.Pattern[str], Callable[[str, Any, dict[str, Any], int], Any]], ...] = tuple(
     (re.compile(pattern) if isinstance(pattern, str) else pattern, reduce)
     for pattern, reduce in (
-        ("vocab_size", _at_most(VOCABULARY)),
+        (r"(\w+_)?vocab_size(_\w+)?|n_words|n_vocab|num_embeddings", _at_most(VOCABULARY)),
+        ("num_pos_feats", _at_most(WIDTH // 2)),
+        ("latent_query_num", _at_most(WINDOW)),
+        ("rotary_dim", _at_most(ROTARY)),
+        ("mm_tokens_per_image", _at_most((PATCHES // 2) ** 2)),
+        ("num_groups|group_norm_num_groups", _at_most(4)),
         ("embedding_size", _embedding),
         ("embed_dim", _stage_base),
-        ("head_dim|kv_channels|attention_head_dim", _head_dim),
+        ("head_dim|kv_channels|attention_head_dim|d_head", _head_dim),
         ("d_kv|mamba_d_head|mamba_head_dim|linear_(key|value)_head_dim|qk_nope_head_dim|v_head_dim", _to(HEAD)),
         ("qk_rope_head_dim", _to(ROTARY)),
         ("qk_head_dim", _to(HEAD + ROTARY)),
@@ -292,11 +410,16 @@ _NUMBERS: tuple[tuple[re.Pattern[str], Callable[[str, Any, dict[str, Any], int],
         (_HEADS, _heads),
         (_EXPERTS, _experts),
         (_TOP_K, _at_most(2)),
-        ("n_group|mamba_n_groups|n_groups", _at_most(2)),
+        ("num_first_full_attention_layers|num_last_full_attention_layers", _at_most(1)),
+        ("n_group|mamba_n_groups|n_groups|num_expert_group", _at_most(2)),
+        ("width_coefficient", lambda key, value, own, layers: min(value, 0.25)),
+        ("depth_coefficient", lambda key, value, own, layers: min(value, 1.0)),
+        ("num_filters", _at_most(8)),
         ("topk_group", _at_most(1)),
         ("first_k_dense_replace", _at_most(1)),
         (r"decoder_sparse_step|\w+_layer_period|\w+_interval", _at_most(2)),
         (r"\w+_layer_offset", _offset),
+        ("num_kv_shared_layers", lambda key, value, own, layers: min(value, layers // 2)),
         ("num_nextn_predict_layers|num_feat_extract_layers|num_adapter_layers", lambda key, value, own, layers: value),
         (_LAYERS, _layer_rule),
         (_WINDOWS, _at_most(WINDOW)),
@@ -306,7 +429,8 @@ _NUMBERS: tuple[tuple[re.Pattern[str], Callable[[str, Any, dict[str, Any], int],
         ("num_mel_bins", _at_most(MELS)),
         ("max_length", lambda key, value, own, layers: min(value, 3 * HEAD) if "num_mel_bins" in own else value),
         ("num_frames|frames_per_clip", _at_most(FRAMES)),
-        ("window_size", _at_most(SHIFTED_WINDOW)),
+        ("window_size", _window),
+        (r"\w+_group_vocab", _at_most(VOCABULARY)),
         ("image_size|crop_size", _picture),
         ("patch_size", _patch),
         ("num_conv_pos_embeddings", _at_most(16)),
@@ -323,11 +447,13 @@ def _list_rule(key: str, value: list[Any], own: dict[str, Any], layers: int) -> 
     numbers = all(isinstance(item, int | float) and not isinstance(item, bool) for item in value)
     if not value or not numbers:
         return value
-    if key == "depths":
+    if key in ("blocks_per_stage", "depths", "num_block_repeats", "stage_num_blocks"):
         return [min(item, LAYERS) for item in value]
     if _STAGE_HEADS.fullmatch(key):
         return [item // math.gcd(*value) for item in value]
     if _STAGE_WIDTHS.fullmatch(key):
+        if any(name.startswith("stage_") and name.endswith("_channels") for name in own):
+            return value  # bound to other widths of each stage
         return _stage_widths(value, own)
     if key in ("conv_dim", "tdnn_dim"):
         return [NARROW] * len(value)
@@ -339,8 +465,14 @@ def _list_rule(key: str, value: list[Any], own: dict[str, Any], layers: int) -> 
         return [value[0], *(_patch(key, item, own, layers) for item in value[1:])]
     if key == "mlp_only_layers":
         return [item for item in value if item < layers]
-    if key.endswith("_out_indices"):
-        return list(range(layers - len(value), layers))
+    if key.endswith("out_indices") and _original_layers(own) is None:
+        return value  # of stages, which all stay
+    if key.endswith("out_indices"):
+        first = layers - len(value) + (key == "out_indices")  # a backbone counts its embeddings as the first
+        return list(range(first, first + len(value)))
+    if _LAYER_INDICES.fullmatch(key) and max(value) >= layers:
+        count = max(_original_layers(own) or 0, max(value) + 1)
+        return sorted({item * layers // count for item in value})
     if _TOKENS.fullmatch(key):
         return value
     for pattern in (_WINDOWS, _LAYERS, _INNERS, _WIDTHS):
@@ -364,13 +496,27 @@ def _rope(value: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
         if isinstance(item, dict):
             result[key] = _rope(item, own)
         elif key == "mrope_section":
-            result[key] = _proportional(item, HEAD // 2)
+            result[key] = _proportional(item, _rotated(value, own) // 2)
+        elif key == "partial_rotary_factor" and _is_rotary_share(item, own):
+            result[key] = ROTARY / (HEAD + ROTARY)
         elif key in ("short_factor", "long_factor"):
-            half = HEAD // 2
+            half = _rotated(value, own) // 2
             result[key] = [item[index * len(item) // half] for index in range(half)]
         else:
             result[key] = item
     return result
+
+
+def _is_rotary_share(share: float, own: dict[str, Any]) -> bool:
+    """In low-rank attention, is this the share of a head that its rotated part makes?"""
+    rotated = own.get("qk_rope_head_dim") or 0
+    return rotated > 0 and rotated == share * (rotated + (own.get("qk_nope_head_dim") or 0))
+
+
+def _rotated(rope: dict[str, Any], own: dict[str, Any]) -> int:
+    """Elements of a reduced head that are rotated."""
+    head = _head_dim("head_dim", own["head_dim"], own, 0) if own.get("head_dim") else HEAD
+    return int(head * (rope.get("partial_rotary_factor") or own.get("partial_rotary_factor") or 1))
 
 
 def _proportional(parts: list[int], total: int) -> list[int]:
