@@ -83,6 +83,8 @@ def load_expectations(target: str, folder: Path = FOLDER) -> Expectations:
     Raises ExpectationError for a file that cannot be read, is no TOML, or has an unknown or
     missing key, verdict or stage.
     """
+    if not folder.is_dir():
+        raise ExpectationError(f"{folder}: no such folder of expectations")
     path = folder / f"{target}.toml"
     try:
         text = path.read_text(encoding="utf-8")

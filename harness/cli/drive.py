@@ -116,7 +116,8 @@ def execute(plan: Plan, *, compare: bool = False) -> int:
     before = last_verdicts(plan.store, plan.cases, plan.target.name) if compare else None
     if not plan.cases:
         return _already_complete(plan)
-    _require_writable(plan.store)
+    _require_writable(plan.store, "results store", "--store")
+    _require_writable(plan.cache, "cache", "--cache")
     reporter = Reporter(total=len(plan.cases))
     with tempfile.TemporaryDirectory(prefix="zoo-") as scratch, _isolated():
         plan_file = Path(scratch) / "plan.txt"
@@ -194,17 +195,28 @@ def _isolated() -> Iterator[None]:
         os.environ.update({name: value for name, value in saved.items() if value is not None})
 
 
-def _require_writable(store: Path) -> None:
+def _require_writable(folder: Path, what: str, option: str) -> None:
     try:
-        store.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=store):
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        raise StoreError(
-            f"cannot write the results store {store}: {error.strerror}; choose one with --store"
-        ) from error
+        raise StoreError(f"cannot write the {what} {folder}: {error.strerror}; choose one with {option}") from error
 
 
 def _already_complete(plan: Plan) -> int:
-    print(f"nothing to run: run {plan.resume} already has a result for every case it planned")
-    return EXIT_OK
+    from harness.cases import Stage, Verdict
+    from harness.cli.summary import rows_of
+    from model_lists.expectations import load_expectations
+    from results.expected import Outcome, outcome
+
+    folder = plan.request.expectations
+    known = load_expectations(plan.target.name, folder) if folder else load_expectations(plan.target.name)
+    rows = rows_of(plan.store, plan.resume)
+    ended = [outcome(Verdict(row["verdict"]), Stage(row["stage"]), known.about(row["case_id"]))[0] for row in rows]
+    unexpected = sum(one is not Outcome.EXPECTED for one in ended)
+    print(
+        f"nothing to run: run {plan.resume} already has a result for every case it planned, "
+        f"{unexpected} of {len(rows)} unexpected"
+    )
+    return EXIT_UNEXPECTED if unexpected else EXIT_OK

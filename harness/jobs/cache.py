@@ -35,13 +35,22 @@ def reference_folder(cache: Path, case: Case, seed: int) -> Path:
 
 
 def read_meta(folder: Path) -> dict[str, Any] | None:
-    """What a reference job published in `folder`, or None where it is absent, damaged or its checkpoint is gone."""
+    """What a reference job published in `folder`, or None where any of its files is absent or was changed since."""
     try:
         meta = json.loads((folder / META).read_text())
-        whole = all((folder / name).stat().st_size == size for name, size in meta["sizes"].items())
-    except (OSError, ValueError, KeyError):
+        known = seals([folder / INPUTS, folder / REFERENCE], Path(meta["checkpoint"]))
+        return meta if meta["seals"] == known and "sick" in meta else None
+    except (OSError, ValueError, KeyError, TypeError):
         return None
-    return meta if whole and Path(meta["checkpoint"], "config.json").exists() else None
+
+
+def seals(files: list[Path], checkpoint: Path) -> dict[str, str]:
+    """sha256 of some files, and of the config and weights in a checkpoint folder, by name. Raises OSError."""
+    found = {}
+    for file in [*files, checkpoint / "config.json", *sorted(checkpoint.glob("*.safetensors"))]:
+        with file.open("rb") as content:
+            found[file.name] = hashlib.file_digest(content, "sha256").hexdigest()
+    return found
 
 
 @contextmanager

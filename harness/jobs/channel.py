@@ -36,7 +36,7 @@ class Channel:
 
     def send(self, message: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
         """Send one message. Raises ChannelClosed where nobody listens, ValueError where it is too large."""
-        packet = json.dumps(message).encode()
+        packet = json.dumps(message, ensure_ascii=False).encode()
         if len(packet) > PACKET_BYTES:
             raise ValueError(f"message of {len(packet)} bytes is over {PACKET_BYTES}")
         try:

@@ -34,14 +34,17 @@ _ON_TARGET = {
     Stage.COMPARE: Verdict.HARNESS_ERROR,
 }
 
+_HOST_MEMORY = re.compile(r"std::bad_alloc|pthread_create\(\) failed|DefaultCPUAllocator: (can't|not enough)")
 _FATAL = re.compile(r"Check failed: .*|terminate called .*|what\(\): .*|Fatal Python error: .*")
 """What a process says of its own death: absl and glog, the C++ runtime, Python's fault handler. The first counts."""
 
 
 def of_error(error: dict[str, Any], stage: Stage, target: Target | None) -> Verdict:
     """The verdict for an exception that a job reported; `target` is None on the CPU side."""
-    if error["errno"] in (errno.ENOSPC, errno.EDQUOT):
+    if error["errno"] in (errno.ENOSPC, errno.EDQUOT) or "(os error 28)" in error["detail"]:
         return Verdict.DISK_FULL
+    if _HOST_MEMORY.search(error["detail"]):
+        return Verdict.OOM_HOST
     if error["ours"]:
         return Verdict.HARNESS_ERROR
     if error["type"] in _BY_TYPE:
@@ -58,11 +61,23 @@ def of_death(outcome: Outcome, target: Target | None) -> tuple[Verdict, str]:
         what, verdict = f"stage {stage} exceeded its limit of {outcome.overdue:g} s", Verdict.TIMEOUT
     elif outcome.garbage:
         what, verdict = f"wrote something else than a message in stage {stage}: {outcome.garbage}", Verdict.EXITED
+    elif outcome.status is None:
+        what, verdict = f"was lost with its server in stage {stage}", Verdict.HARNESS_ERROR
+    elif outcome.signal == "SIGKILL" or _HOST_MEMORY.search(outcome.log):
+        how = outcome.signal or f"exit code {outcome.exit_code}"
+        what, verdict = (
+            f"ended by {how} in stage {stage}: the host is out of memory, as far as one can tell",
+            Verdict.OOM_HOST,
+        )
+    elif outcome.signal in ("SIGTERM", "SIGHUP", "SIGINT"):
+        what, verdict = f"was stopped from outside by {outcome.signal} in stage {stage}", Verdict.HARNESS_ERROR
     elif outcome.signal:
         what, verdict = f"killed by {outcome.signal} in stage {stage}", Verdict.CRASH
     else:
         code = "unknown status" if outcome.exit_code is None else f"exit code {outcome.exit_code}"
         what, verdict = f"ended without a result in stage {stage} ({code})", Verdict.EXITED
+    if verdict.group in (Group.ENVIRONMENT, Group.HARNESS):
+        return verdict, what
     if target is None:
         return _ON_CPU.get(stage, Verdict.HARNESS_ERROR), f"the reference process {what}"
     if verdict is Verdict.CRASH:

@@ -11,7 +11,7 @@ import torch
 from harness import inputs, models
 from harness.cases import Stage
 from harness.execution import reference
-from harness.jobs.cache import INPUTS, META, REFERENCE, published
+from harness.jobs.cache import INPUTS, META, REFERENCE, published, seals
 from harness.jobs.channel import Channel
 from harness.jobs.payload import case_of
 from harness.jobs.report import Report
@@ -43,8 +43,8 @@ def run(payload: dict[str, Any], channel: Channel) -> None:
         with published(Path(payload["folder"])) as folder:
             torch.save(made, folder / INPUTS)
             computed.save(folder / REFERENCE)
-            sizes = {name: (folder / name).stat().st_size for name in (INPUTS, REFERENCE)}
-            (folder / META).write_text(json.dumps(meta | {"sizes": sizes}))
+            sealed = seals([folder / INPUTS, folder / REFERENCE], built.folder)
+            (folder / META).write_text(json.dumps(meta | {"seals": sealed}))
         report.deliver(meta=meta)
-    except Exception as error:  # noqa: BLE001 - the boundary of a process: an error is a result
+    except BaseException as error:  # noqa: BLE001 - the boundary of a process: an error is a result
         report.fail(error)

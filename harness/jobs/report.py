@@ -13,8 +13,8 @@ from harness.jobs.channel import Channel
 _HARNESS = Path(__file__).parents[1]
 _MISTAKES = (AttributeError, ImportError, ModuleNotFoundError, KeyError, NameError, TypeError)
 
-TEXT_CHARACTERS = 16_000
-"""Longest error text that travels; head and tail are kept, since both tell."""
+MESSAGE_CHARACTERS, TEXT_CHARACTERS = 4_000, 16_000
+"""Longest message and longest whole text that travel; head and tail are kept, since both tell."""
 
 
 class Report:
@@ -40,7 +40,7 @@ class Report:
                 "type": type(error).__name__,
                 "errno": getattr(error, "errno", None),
                 "ours": _is_ours(error),
-                "message": clipped(str(error) or type(error).__name__),
+                "message": clipped(str(error) or type(error).__name__, MESSAGE_CHARACTERS),
                 "detail": clipped("".join(traceback.format_exception(error))),
             }
         )
@@ -52,9 +52,10 @@ def _is_ours(error: BaseException) -> bool:
     return type(error) in _MISTAKES and bool(frames) and Path(frames[-1].filename).is_relative_to(_HARNESS)
 
 
-def clipped(text: str) -> str:
-    """`text`, with its middle left out where it is too long to travel."""
-    if len(text) <= TEXT_CHARACTERS:
+def clipped(text: str, characters: int = TEXT_CHARACTERS) -> str:
+    """`text` as valid Unicode, with its middle left out where it is too long to travel."""
+    text = text.encode("utf-8", "replace").decode("utf-8")
+    if len(text) <= characters:
         return text
-    half = TEXT_CHARACTERS // 2
+    half = characters // 2
     return f"{text[:half]}\n[... {len(text) - 2 * half} characters left out ...]\n{text[-half:]}"

@@ -19,6 +19,8 @@ from harness.jobs.supervisor import Child, Limits, Outcome, Server, ServerFailed
 from harness.records import Counters, Leaf, Record
 from harness.targets.base import Target, TargetUnavailable
 
+_SWITCHES = ("TORCH_COMPILE_DISABLE", "TORCHDYNAMO_", "TORCH_COMPILE_BACKEND")
+"""Settings with which a compiled mode would compile nothing, or something else."""
 _SECRETS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_HUB_TOKEN")
 
 
@@ -124,9 +126,14 @@ class JobRunner:
         """
         started, clock = datetime.now(UTC).isoformat(timespec="milliseconds"), time.monotonic()
         record = Record(case, self.target.name, self.target.emulated, Verdict.HARNESS_ERROR, Stage.IMPORT)
-        self.start()
         try:
-            record = self._judged(record)
+            try:
+                self.start()
+                record = self._judged(record)
+            except ServerFailed:  # it died since the last case, which says nothing about this one
+                self.close()
+                self.start()
+                record = self._judged(record)
         except device_lock.DeviceBusy as busy:
             record = dataclasses.replace(record, verdict=Verdict.DEVICE_BUSY, message=str(busy))
         except ServerFailed as failed:
@@ -150,8 +157,9 @@ class JobRunner:
         self.describe()
         model = self._model_process(case)
         if isinstance(model, Outcome):
-            verdict, message = death.of_death(model, self.target)
-            return self._ended(record, model, verdict, message)
+            if error := (model.result or {}).get("error"):
+                return self._ended(record, model, death.of_error(error, Stage.BUILD, None), death.one_line(error))
+            return self._ended(record, model, *death.of_death(model, self.target))
         payload = {
             "case": of_case(case),
             "checkpoint": prepared.checkpoint,
@@ -162,7 +170,7 @@ class JobRunner:
         with device_lock.held(self.target, self.cache):
             child = model.fork("harness.jobs.target_job:run", payload)
             on_stage = lambda stage: self._on_stage(case, stage)  # noqa: E731
-            outcome = supervise(model, child, self.limits, Stage.TO_DEVICE, on_stage)
+            outcome = supervise(model, child, self.limits, Stage.IMPORT, on_stage)
         if outcome.status is None:
             self._drop_model()
         if outcome.result is None:
@@ -236,10 +244,19 @@ class JobRunner:
         server = Server.adopt(child, "model")
         try:
             server.ready(self.limits.of(Stage.IMPORT))
-        except ServerFailed:
+        except ServerFailed as failed:
             child.kill()
             notice = self._target_server.ended(child, self.limits.of(Stage.IMPORT)) or {"status": None}
             outcome = Outcome(Stage.IMPORT, status=notice["status"], log=child.printed())
+            if failed.kind:
+                error = {
+                    "type": failed.kind,
+                    "message": str(failed),
+                    "detail": failed.log,
+                    "errno": None,
+                    "ours": False,
+                }
+                outcome.result = {"error": error}
             child.close()
             return outcome
         self._model = (case.entry, server, child)
@@ -258,7 +275,9 @@ class JobRunner:
     @staticmethod
     def environment() -> dict[str, str]:
         """Of every job process: offline, without tokens, one thread, and no backend loaded by itself."""
-        inherited = {name: value for name, value in os.environ.items() if name not in _SECRETS}
+        inherited = {
+            name: value for name, value in os.environ.items() if name not in _SECRETS and not name.startswith(_SWITCHES)
+        }
         return inherited | {
             "HF_HUB_OFFLINE": "1",
             "HF_HUB_DISABLE_TELEMETRY": "1",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from harness.jobs import preload, zygote
 from harness.jobs.cache import INPUTS, REFERENCE
 from harness.jobs.channel import Channel
 from harness.jobs.payload import case_of
-from harness.jobs.report import Report
+from harness.jobs.report import Report, clipped
 from harness.numerics.judge import judge
 from harness.records import Counters
 from harness.targets.base import Target
@@ -27,27 +28,33 @@ from harness.targets.base import Target
 
 def serve_model(payload: dict[str, Any], channel: Channel) -> None:
     """Import a model's code, then fork one process for each of its cases. No device client exists here."""
-    started = time.monotonic()
-    models.model_class(case_of(payload["case"]).entry)
-    zygote.serve(channel, hello={"told": {"seconds": time.monotonic() - started}})
+    try:
+        models.model_class(case_of(payload["case"]).entry)
+    except BaseException as error:  # noqa: BLE001 - the boundary of a process: the owner turns it into a verdict
+        traceback.print_exc()
+        channel.send({"failed": {"type": type(error).__name__, "message": clipped(str(error))}})
+        return
+    zygote.serve(channel, hello={"told": {}})
 
 
 def run(payload: dict[str, Any], channel: Channel) -> None:
     """Load a case's model onto the target as a user does, run it, and judge what it returns."""
     report = Report(channel)
     try:
+        report.enter(Stage.IMPORT)
         if payload["fault"]:
             zygote.call(payload["fault"])()
         _run(report, preload.loaded(), case_of(payload["case"]), payload)
-    except Exception as error:  # noqa: BLE001 - the boundary of a process: an error is a result
+    except BaseException as error:  # noqa: BLE001 - the boundary of a process: an error is a result
         report.fail(error)
 
 
 def _run(report: Report, target: Target, case: Case, payload: dict[str, Any]) -> None:
     device, seed, folder = target.device_type, payload["seed"], Path(payload["folder"])
+    given = cast(torch.load(folder / INPUTS, weights_only=True), case.dtype)
+    known = Reference.read(folder / REFERENCE)
     with target.entered(case.mode):
         report.enter(Stage.TO_DEVICE)
-        given = cast(torch.load(folder / INPUTS, weights_only=True), case.dtype)
         model = models.load(case.entry, Path(payload["checkpoint"]), case.dtype, device, **target.load_options())
         assert_model_on(device, model)
         before = target.counters()
@@ -73,11 +80,12 @@ def _run(report: Report, target: Target, case: Case, payload: dict[str, Any]) ->
         _, latency = once(runner)
 
     report.enter(Stage.COMPARE)
-    known = Reference.read(folder / REFERENCE)
     judged = judge(known.truth, known.cpu, returned)
     verdict, message = judged.verdict, judged.message
     if executed.programs_executed == 0:
         verdict, message = Verdict.NOT_EXECUTED, f"{target.name} executed no program after the model was loaded"
+    if case.mode is Mode.COMPILED and executed.graph_breaks is None:
+        verdict, message = Verdict.NOT_EXECUTED, "torch.compile captured nothing: what ran was the uncompiled model"
     report.deliver(
         verdict=verdict,
         message=message,

@@ -5,7 +5,14 @@ from __future__ import annotations
 import torch
 
 from harness.cases import Verdict
-from harness.numerics.judge import Leaves
+from harness.numerics.budget import rms
+from harness.numerics.judge import OUTLIER_FACTOR, Leaves
+
+NOISE_LIMIT = 0.1
+"""A CPU whose own error reaches a tenth of the values leaves room for anything; models stay near 1 % in bfloat16."""
+
+_MASK = 1e300
+"""Magnitudes in float64 above this are `finfo.min` and sums of it, which are infinite at lower dtypes by intent."""
 
 
 def diagnose(truth: Leaves, first: Leaves, second: Leaves) -> tuple[Verdict, str] | None:
@@ -25,11 +32,27 @@ def diagnose(truth: Leaves, first: Leaves, second: Leaves) -> tuple[Verdict, str
             return Verdict.NONDETERMINISTIC_REFERENCE, f"{path}: CPU runs return different shapes"
         if not torch.equal(torch.nan_to_num(leaf), torch.nan_to_num(second[path])):
             return Verdict.NONDETERMINISTIC_REFERENCE, f"{path}: two CPU runs differ"
-        if torch.isnan(leaf).any():
-            return Verdict.NONFINITE_REFERENCE, f"{path}: NaN on CPU"
+        if leaf.is_floating_point() or leaf.is_complex():
+            exact = truth[path]
+            if torch.isnan(leaf).any() or torch.isnan(exact).any():
+                return Verdict.NONFINITE_REFERENCE, f"{path}: NaN on CPU"
+            if (torch.isinf(leaf) & (exact.abs() < _MASK)).any():
+                return Verdict.NONFINITE_REFERENCE, f"{path}: the CPU overflows at this dtype"
+            if _noise(leaf, exact) > NOISE_LIMIT:
+                return Verdict.WEAK_REFERENCE, f"{path}: the CPU's own error is over {NOISE_LIMIT:.0%} of the values"
     if not any(_tells(leaf) for leaf in first.values()):
         return Verdict.WEAK_REFERENCE, "every output is constant"
     return None
+
+
+def _noise(leaf: torch.Tensor, exact: torch.Tensor) -> float:
+    """The CPU's error at its dtype as a share of the truth, over elements that are no masks."""
+    usable = torch.isfinite(leaf) & torch.isfinite(exact.to(leaf.dtype))
+    values, errors = exact[usable].abs(), (leaf[usable].to(exact.dtype) - exact[usable]).abs()
+    typical = values.median() if values.numel() else values.sum()
+    ordinary = values <= OUTLIER_FACTOR * typical
+    scale = rms(values[ordinary])
+    return rms(errors[ordinary]) / scale if scale else 0.0
 
 
 def _tells(leaf: torch.Tensor) -> bool:

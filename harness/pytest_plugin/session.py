@@ -5,6 +5,7 @@ With xdist this exists in the controller and in every worker; the controller exe
 
 from __future__ import annotations
 
+import importlib.util
 import signal
 import threading
 from functools import cached_property
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.cases import Case
+from harness.jobs.zygote import die_with_parent
 from harness.plan import PlanError, select
 from harness.pytest_plugin import report as text
 from harness.pytest_plugin.collection import CaseItem, ModelList
@@ -162,8 +164,10 @@ class ZooSession:
             # So that a controller that is told to stop can have its workers end their models' processes. SIGINT
             # would not do: shells start background jobs with it ignored.
             signal.signal(signal.SIGTERM, signal.default_int_handler)
+            die_with_parent()
         try:
             _ = self.cases, self.expectations
+            _check_fault(self.config.option.zoo_fault)
         except (ListError, PlanError, UnknownTarget, ExpectationError) as error:
             raise pytest.UsageError(str(error)) from error
 
@@ -171,3 +175,10 @@ class ZooSession:
         """End the processes of the job runner."""
         if self._executor is not None:
             self._executor.close()
+
+
+def _check_fault(fault: str) -> None:
+    """Raise PlanError unless `fault` is empty or names a function of a module that can be found."""
+    module, _, function = fault.partition(":")
+    if fault and not (function.isidentifier() and module.isidentifier() and importlib.util.find_spec(module)):
+        raise PlanError(f"--fault {fault!r} names no MODULE:FUNCTION; the module must be importable, see PYTHONPATH")

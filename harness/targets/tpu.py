@@ -160,6 +160,8 @@ class TorchTpu:
 
         if mode not in self.modes:
             raise ValueError(f"{self.name} has no mode {mode!r}; it has {', '.join(self.modes)}")
+        if os.environ.get(_TIER_2, "disabled") != "disabled":
+            Path(_TIER_2_ROOT).mkdir(parents=True, exist_ok=True)  # torch_tpu aborts where somebody has removed it
         precision = torch.get_float32_matmul_precision()
         graphs = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
         if graphs:

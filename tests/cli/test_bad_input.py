@@ -75,3 +75,18 @@ def test_an_unknown_option_is_a_usage_error(zoo):
     assert ended.code == 2
     assert "--tiers" in ended.err
     assert "Traceback" not in ended.err
+
+
+def test_a_fault_that_is_none_and_a_folder_of_expectations_that_is_none(zoo, tmp_path):
+    for arguments in (("--fault", "junk"), ("--fault", "no_such_module:x"), ("--expectations", tmp_path / "none")):
+        ended = zoo(*RUN, *arguments)
+        assert ended.code == 2
+        assert ended.err.startswith("ERROR: ")
+        assert "Traceback" not in ended.both
+
+
+def test_resuming_a_complete_run_still_says_what_was_unexpected(zoo, models):
+    assert zoo(*RUN, script={"beta/*": "RUN_ERROR"}).code == 1
+    ended = zoo("run", "--list", models, "--resume", "latest")
+    assert ended.code == 1
+    assert "unexpected" in ended.out

@@ -62,3 +62,16 @@ def loads_on_cpu():
         return original(cls, *args, device_map="cpu", **options)
 
     PreTrainedModel.from_pretrained = classmethod(from_pretrained)
+
+
+def compiles_nothing():
+    torch.compile = lambda model, **options: model
+
+
+def gelu_error_is_no_text():
+    """Lone surrogates, which no encoder takes, and more characters than fit into a message."""
+
+    def gelu(x, *, approximate="none"):
+        raise RuntimeError("\udcff" * 100_000)
+
+    _override("gelu", gelu)

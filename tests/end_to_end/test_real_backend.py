@@ -3,8 +3,10 @@
 import dataclasses
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -114,8 +116,10 @@ def test_a_rerun_shows_the_last_verdict_beside_the_new_one(night, cache):
         ("gelu_crashes", Mode.STRICT_EAGER, Verdict.CRASH, Stage.RUN, "SIGSEGV"),
         ("gelu_exits", Mode.DEFER_AND_FUSE, Verdict.EXITED, Stage.RUN, "exit code 3"),
         ("gelu_crashes", Mode.COMPILED, Verdict.CRASH, Stage.COMPILE, "SIGSEGV"),
+        ("compiles_nothing", Mode.COMPILED, Verdict.NOT_EXECUTED, Stage.COMPARE, "captured nothing"),
+        ("gelu_error_is_no_text", Mode.STRICT_EAGER, Verdict.RUN_ERROR, Stage.RUN, "?"),
         ("loads_on_cpu", Mode.STRICT_EAGER, Verdict.WRONG_DEVICE, Stage.TO_DEVICE, "are not on tpu"),
-        ("no_such_fault", Mode.STRICT_EAGER, Verdict.HARNESS_ERROR, Stage.TO_DEVICE, "no_such_fault"),
+        ("no_such_fault", Mode.STRICT_EAGER, Verdict.HARNESS_ERROR, Stage.IMPORT, "no_such_fault"),
     ],
 )
 def test_a_broken_backend_never_passes(runner, fault, mode, verdict, stage, said):
@@ -144,14 +148,27 @@ def test_a_model_that_cannot_be_built_is_not_the_backends_failure(runner):
     assert "NoSuchModel" in record.message
 
 
-def test_a_damaged_reference_is_made_again(runner, cache):
+@pytest.mark.parametrize("name", ["reference.pt", "inputs.pt", "model.safetensors", "config.json", "meta.json"])
+@pytest.mark.parametrize("damage", [lambda b: b[:100], lambda b: b[:-9] + bytes([b[-9] ^ 1]) + b[-8:]])
+def test_a_damaged_cache_is_made_again(runner, cache, name, damage):
     case = case_of("vit", Mode.STRICT_EAGER)
     runner.run(case)
-    for file in (cache / "references").rglob("reference.pt"):
-        file.write_bytes(file.read_bytes()[:100])
+    for file in cache.rglob(name):
+        file.write_bytes(damage(file.read_bytes()))
     runner._references = {}
     record = runner.run(case)
-    assert (record.verdict, record.reference_cached) == (Verdict.PASS, False)
+    assert (record.verdict, record.reference_cached) == (Verdict.PASS, False), record.message
+
+
+@pytest.mark.parametrize("victim", ["_target_server", "_model"])
+def test_a_server_that_is_killed_between_cases_costs_none(runner, victim):
+    case = case_of("vit", Mode.STRICT_EAGER)
+    runner.run(case)
+    pid = runner._model[2].pid if victim == "_model" else runner._target_server.process.pid
+    os.kill(pid, signal.SIGKILL)
+    time.sleep(0.5)
+    record = runner.run(case)
+    assert record.verdict is Verdict.PASS, record.message
 
 
 def test_bfloat16_is_judged_by_its_own_noise(runner):

@@ -79,7 +79,7 @@ def test_an_exception_is_a_result_with_its_text_clipped(server):
     [
         ("segfaults", "SIGSEGV", None, Verdict.CRASH, "about to touch null"),
         ("aborts", "SIGABRT", None, Verdict.CRASH, "Abort"),
-        ("killed", "SIGKILL", None, Verdict.CRASH, ""),
+        ("killed", "SIGKILL", None, Verdict.OOM_HOST, ""),
         ("overflows_the_stack", "SIGSEGV", None, Verdict.CRASH, "Segmentation fault"),
         ("leaves", "", 7, Verdict.EXITED, ""),
         ("leaks_an_exception", "", 70, Verdict.EXITED, "nobody caught me"),

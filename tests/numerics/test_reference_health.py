@@ -35,3 +35,17 @@ def test_health(first, second, expected):
 
 def test_other_leaves_in_float64_are_an_error_of_the_reference():
     assert diagnose({}, {"y": VALUES}, {"y": VALUES})[0] is Verdict.REFERENCE_ERROR
+
+
+@pytest.mark.parametrize(
+    ("truth", "cpu", "expected"),
+    [
+        (VALUES.double(), VALUES + 0.3 * VALUES.roll(1), Verdict.WEAK_REFERENCE),
+        (NAN.double(), VALUES, Verdict.NONFINITE_REFERENCE),
+        (VALUES.double() * 1e6, torch.full((12,), float("inf"), dtype=torch.float16), Verdict.NONFINITE_REFERENCE),
+        (VALUES.double(), VALUES.bfloat16(), None),
+    ],
+)
+def test_a_truth_and_a_cpu_that_disagree_judge_nothing(truth, cpu, expected):
+    found = diagnose({"y": truth}, {"y": cpu}, {"y": cpu.clone()})
+    assert (found[0] if found else None) is expected
