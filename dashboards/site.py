@@ -24,14 +24,24 @@ HISTORY = 20
 
 
 def build(store: Path, out: Path, run: str | Run | None = None) -> Path:
-    """Write `index.html` for a run (an id; the latest by default) into the folder `out` and return its path.
+    """Write `index.html` for a run (an id; the latest night by default) into the folder `out` and return its path.
 
     The page replaces an older one in one step. Raises StoreError (one line) where the store has no such run or
     cannot be read, or `out` cannot be written.
     """
-    chosen = run if isinstance(run, Run) else results_store.open_run(store, run or "latest")
+    chosen = run if isinstance(run, Run) else results_store.open_run(store, run) if run else _night(Path(store))
     page = _render("index.html.j2", _index(Path(store), chosen))
     return _write(Path(out) / "index.html", page)
+
+
+def _night(store: Path) -> Run:
+    """The newest run that is neither a rerun of a part nor a run with a fault put in; the newest where none is."""
+    for run_id in reversed(results_store.list_runs(store)):
+        run = results_store.open_run(store, run_id)
+        settings = run.provenance.get("settings") or {}
+        if not settings.get("rerun") and not settings.get("fault"):
+            return run
+    return results_store.latest(store)
 
 
 def _index(store: Path, run: Run) -> dict[str, Any]:
@@ -49,6 +59,7 @@ def _index(store: Path, run: Run) -> dict[str, Any]:
         "targets": [view.clean(target) for target in targets],
         # A run that has not reported yet is judged by its target's name, so that the badge is never late.
         "emulated": any(row["emulated"] for row in rows) or (not rows and any("emulated" in t for t in targets)),
+        "fault": view.clean(str(settings.get("fault") or "")),
         "tier": view.clean(str(settings.get("tier") or "")),
         "started": view.moment(starts[0] if starts else None),
         "ended": view.moment(ends[-1] if ends else None),

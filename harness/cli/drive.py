@@ -122,7 +122,7 @@ def execute(plan: Plan, *, compare: bool = False) -> int:
     with tempfile.TemporaryDirectory(prefix="zoo-") as scratch, _isolated():
         plan_file = Path(scratch) / "plan.txt"
         plan_file.write_text("".join(f"{case.id}\n" for case in plan.cases), encoding="utf-8")
-        code = pytest.main(_arguments(plan, plan_file), plugins=[reporter])
+        code = pytest.main(_arguments(plan, plan_file) + ["--zoo-rerun"] * compare, plugins=[reporter])
     if reporter.session is None or reporter.session.run is None:
         # pytest has printed the one line that says why, except where it broke down itself.
         for problem in reporter.problems:

@@ -97,6 +97,7 @@ class RunOwner:
             "modes": _distinct(case.mode for case in cases),
             "dtypes": _distinct(case.dtype for case in cases),
             "profiles": _distinct(case.profile for case in cases),
+            "rerun": self.zoo.config.option.zoo_rerun,
             "fault": self.zoo.config.option.zoo_fault,
             "cases": len(cases),
             "plan_sha256": digest(cases),

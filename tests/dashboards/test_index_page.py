@@ -287,3 +287,21 @@ def test_browser_opens_hostile_details_as_text(tmp_path, build, browse, write_ru
     dialog = shown[shown.index("<dialog") : shown.index("</dialog>")]
     assert 'open=""' in dialog.split(">")[0]
     assert "&lt;img src=x onerror=" in dialog
+
+
+def test_a_rerun_does_not_take_the_night_s_place_and_a_fault_is_announced(tmp_path):
+    from dashboards import build
+    from results import create_run
+
+    night = create_run(tmp_path, {"settings": {"target": "cpu"}}, ["a/b/c/synthetic/forward/eager/float32/padded"])
+    create_run(
+        tmp_path, {"settings": {"target": "cpu", "rerun": True}}, ["a/b/c/synthetic/forward/eager/float32/single"]
+    )
+    broken = create_run(
+        tmp_path, {"settings": {"target": "cpu", "fault": "m:<b>"}}, ["a/b/c/synthetic/forward/eager/float32/padded"]
+    )
+    page = build(tmp_path, tmp_path / "site").read_text()
+    assert f"{night.id}" in page
+    assert "broken on purpose" not in page
+    shown = build(tmp_path, tmp_path / "site", run=broken.id).read_text()
+    assert "broken on purpose with <code>m:&lt;b&gt;</code>" in shown
