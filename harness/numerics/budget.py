@@ -21,7 +21,7 @@ import torch
 NOISE_MULTIPLIER = 4.0
 """Errors of two correct implementations at one dtype are of one size; their worst elements differ
 by a small factor. Over the smoke tier on the emulated TPU, with the floor below, no passing leaf
-comes nearer than two thirds of its allowance, and the median is a fifth of it."""
+uses more than two thirds of its allowance, and the median uses an eighth."""
 
 FLOOR_ULPS = {torch.float64: 16.0, torch.float32: 16.0, torch.bfloat16: 2.0, torch.float16: 2.0}
 """A transcendental function may be off by 4 ulp on one side alone (XLA's and SLEEF's documented
