@@ -22,7 +22,7 @@ def main() -> None:
     (case,) = from_ids([case_id], load_list(list_path))
     target = targets.resolve(target_name)
     os.environ.update(target.environment(Path(folder)))
-    for private in ("TORCH_TPU_TIER3_COMPILATION_CACHE_ROOT", "TORCHINDUCTOR_CACHE_DIR"):
+    for private in ("TORCH_TPU_TIER2_COMPILATION_CACHE", "TORCHINDUCTOR_CACHE_DIR"):
         os.environ.pop(private, None)  # nobody keeps compiled programs by default
     warnings.simplefilter("ignore")
     target.preload()
