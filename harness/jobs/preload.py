@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 
 from harness import targets
+from harness.targets import process
 from harness.targets.base import Target
 
 _loaded: list[Target] = []
@@ -36,6 +37,7 @@ def _libraries() -> None:
     # One thread a process: workers fill the cores, sums are made in one order, and forking stays safe
     # because no thread pool exists.
     torch.set_num_threads(1)
+    process.prepare_forks()
     logging.disable_progress_bar()
 
 

@@ -53,11 +53,12 @@ def warm_up_dynamo() -> None:
 
 @functools.cache
 def prepare_forks() -> None:
-    """Make children that are forked after this able to compute gradients; once per process.
+    """Make children that are forked after this able to start with several threads at once; once per process.
 
     PyTorch (2.13, ParallelOpenMP.cpp) replaces its thread pool at the first use after a fork, without a
-    lock. The first use in a child is often by two threads of the autograd engine at once, one of which
-    then finds no pool and ends the process ("Invalid thread pool!"). Here the main thread is the first.
+    lock. The first use in a child is often by several threads together (the autograd engine's, or those
+    that load a checkpoint's shards), one of which then finds no pool and fails ("Invalid thread pool!").
+    Here the main thread is the first.
     """
     import torch
 

@@ -137,3 +137,42 @@ def serves(payload, channel):
     from harness.jobs import zygote
 
     zygote.serve(channel, hello={"told": {"pid": os.getpid()}})
+
+
+def reference_watched(argument):
+    """The reference's own preload, in a process that notes which thread sets up PyTorch's threads."""
+    from harness.jobs import preload
+
+    preload.reference(argument)
+    return _watch()
+
+
+def target_watched(argument):
+    from harness.jobs import preload
+
+    preload.target(argument)
+    return _watch()
+
+
+_set_up_by = []
+
+
+def _watch():
+    import threading
+
+    import torch
+
+    original = torch.set_num_threads
+
+    def noting(threads):
+        _set_up_by.append((os.getpid(), threading.current_thread() is threading.main_thread()))
+        original(threads)
+
+    torch.set_num_threads = noting
+    return {}
+
+
+def who_set_up_threads(payload, channel):
+    report = Report(channel)
+    report.enter(Stage.RUN)
+    report.deliver(by_main=[main for pid, main in _set_up_by if pid == os.getpid()])

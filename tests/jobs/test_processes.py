@@ -198,3 +198,13 @@ def test_owners_share_a_server_that_outlives_the_one_who_launched_it(tmp_path):
     assert outcome.result == {"value": 8}
     second.close()
     assert first.process.wait(5) == 0, "it ends with its last owner"
+
+
+@pytest.mark.parametrize("preload", ["hostile:reference_watched", "hostile:target_watched"])
+def test_the_main_thread_of_every_child_sets_up_pytorchs_threads(tmp_path, preload):
+    """Where several threads are first after a fork, as in loading a checkpoint, PyTorch may lose its thread pool."""
+    server = Server.join("test", preload, "cpu", environment, tmp_path)
+    server.ready()
+    outcome, _ = outcome_of(server, "who_set_up_threads", Limits(run=30))
+    server.close()
+    assert outcome.result["by_main"] == [True]
