@@ -15,11 +15,15 @@ from typing import TYPE_CHECKING
 from harness.cases import Entry, Weights
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable
 
 COLUMNS = tuple(field.name for field in fields(Entry))
 LIBRARIES = ("transformers", "diffusers", "sentence-transformers", "timm")
-TIERS = ("smoke", "nightly", "weekly", "full", "architectures")
+DERIVED_LIST = "architectures"
+"""Name of the list that is derived from the installed transformers, see `harness.derived`."""
+DERIVED_TIERS = ("architectures", "heads")
+"""Its tiers: one class for every registered model type, and all other classes."""
+TIERS = ("smoke", "nightly", "weekly", "full", *DERIVED_TIERS)
 FAMILIES = (
     "text-encoder",
     "decoder-dense",
@@ -78,6 +82,20 @@ def load_list(name_or_path: str | Path) -> tuple[Entry, ...]:
     if not result:
         raise ListError(f"{path}:1: the list has no entries; add at least one row below the header")
     return tuple(result)
+
+
+def write_list(path: Path, entries: Iterable[Entry]) -> None:
+    """Write a list as `load_list` reads it. Raises OSError."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        writer.writerows([_text(getattr(entry, column)) for column in COLUMNS] for entry in entries)
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return ""
+    return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def _rows(path: Path):

@@ -16,7 +16,7 @@ from harness.cases import Case
 from harness.cli import EXIT_INTERRUPTED, EXIT_NOTHING, EXIT_OK, EXIT_UNEXPECTED, options
 from harness.plan import select
 from harness.pytest_plugin.settings import Choice, default_cache
-from model_lists import load_list
+from model_lists import DERIVED_LIST, load_list
 from results import StoreError, default_store
 
 if TYPE_CHECKING:
@@ -78,20 +78,25 @@ def resumed(request: Request, run_id: str) -> Plan:
 
     Raises what `planned` raises, and StoreError where there is no such run.
     """
+    from harness.derived import derived_list
     from harness.plan import from_ids
     from harness.targets import resolve
     from results import missing, open_run
 
     store = Path(request.store or default_store()).absolute()
     run = open_run(store, run_id)
+    cache = Path(request.cache or default_cache()).absolute()
+    lists = request.lists
+    if f"{DERIVED_LIST}.csv" in run.provenance.get("lists", {}):
+        lists = tuple(dict.fromkeys((*lists, derived_list(cache))))
     asked_target = run.provenance.get("settings", {}).get("target") or request.target
-    entries = select(entry for path in request.lists for entry in load_list(path))
+    entries = select(entry for path in lists for entry in load_list(path))
     return Plan(
-        replace(request, target=asked_target),
+        replace(request, target=asked_target, lists=lists),
         resolve(asked_target),
         from_ids(missing(run), entries),
         store,
-        Path(request.cache or default_cache()).absolute(),
+        cache,
         resume=run.id,
     )
 

@@ -26,7 +26,9 @@ def list_models(
     from model_lists import load_list
 
     entries = select(
-        (entry for path in options.list_paths(lists) for entry in load_list(path)), tier=tier, words=words or ()
+        (entry for path in options.list_paths(lists, tier=tier, words=words or ()) for entry in load_list(path)),
+        tier=tier,
+        words=words or (),
     )
     for kind, word in (("family", family), ("task", task)):
         if word is not None:

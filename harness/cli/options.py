@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -48,13 +49,30 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def list_paths(lists: list[str] | None) -> tuple[Path, ...]:
-    """Files of the named lists, of all shipped ones where none is named. Raises ListError."""
-    from model_lists import ListError, list_names, list_path
+def list_paths(
+    lists: list[str] | None, *, tier: str | None = None, words: Sequence[str] = (), cache: Path | None = None
+) -> tuple[Path, ...]:
+    """Files of the named lists. Where none is named: the shipped ones, and what transformers registers if need be.
 
+    That one is needed for its own tiers, and for a word in `words` that only it knows. Raises ListError.
+    """
+    from harness.derived import derived_list
+    from harness.pytest_plugin.settings import default_cache
+    from model_lists import DERIVED_LIST, DERIVED_TIERS, ListError, list_names, list_path
+
+    folder = Path(cache or default_cache()).absolute()
+    if lists is None:
+        shipped = tuple(list_path(name) for name in list_names())
+        if tier in DERIVED_TIERS:
+            return (derived_list(folder),)
+        if _unknown_but_registered(shipped, words):
+            return (*shipped, derived_list(folder))
+        return shipped
     paths: dict[Path, None] = {}
-    for name in lists or list_names():
-        if not name.endswith(".csv") and "/" not in name:
+    for name in lists:
+        if name == DERIVED_LIST:
+            path = derived_list(folder)
+        elif not name.endswith(".csv") and "/" not in name:
             path = list_path(name)
         else:
             path = Path(name).absolute()
@@ -62,3 +80,20 @@ def list_paths(lists: list[str] | None) -> tuple[Path, ...]:
                 raise ListError(f"{name}: no such file; give a model list in CSV, or one of: {', '.join(list_names())}")
         paths[path] = None
     return tuple(paths)
+
+
+def _unknown_but_registered(shipped: Sequence[Path], words: Sequence[str]) -> bool:
+    """Does any of `words` name an architecture of transformers that the shipped lists lack?"""
+    from harness.derived import registered_word
+    from harness.plan import PlanError, select
+    from model_lists import load_list
+
+    entries = [entry for path in shipped for entry in load_list(path)] if words else []
+    for word in words:
+        try:
+            select(entries, words=[word])
+        except PlanError:
+            # A case or entry id begins with a type and a class.
+            if any(registered_word(part) for part in word.split("/")[:2]):
+                return True
+    return False

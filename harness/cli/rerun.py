@@ -33,7 +33,7 @@ def rerun(
     from harness.cli import drive
 
     request = drive.Request(
-        lists=options.list_paths(lists),
+        lists=options.list_paths(lists, tier=tier, words=what, cache=cache),
         target=target,
         phases=phases,
         modes=modes,

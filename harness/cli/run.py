@@ -37,7 +37,7 @@ def run(
     from harness.cli import drive
 
     request = drive.Request(
-        lists=options.list_paths(lists),
+        lists=options.list_paths(lists, tier=tier, words=select or (), cache=cache),
         target=target,
         phases=phases,
         modes=modes,

@@ -47,7 +47,9 @@ def show(
     from model_lists import load_list
     from results import default_store
 
-    entries = select((entry for path in options.list_paths(lists) for entry in load_list(path)), words=[what])
+    entries = select(
+        (entry for path in options.list_paths(lists, words=[what]) for entry in load_list(path)), words=[what]
+    )
     folder = Path(store or default_store())
     console = Console()
     results = _last_results(folder, {entry.id for entry in entries})

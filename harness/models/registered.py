@@ -1,19 +1,24 @@
 """What the installed transformers registers: every model type, and every class its auto mappings name for one.
 
-Reads the mappings' tables of names, so no modeling code is imported.
+Reads the mappings' tables of names, so no modeling code is imported to list them.
+
+`python -m harness.models.registered FILE` writes all of it as a model list.
 """
 
 from __future__ import annotations
 
 import functools
 import re
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transformers import CONFIG_MAPPING
 from transformers.models.auto import configuration_auto, modeling_auto
 
 from harness.cases import Entry
+from model_lists import DERIVED_TIERS, write_list
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -94,6 +99,13 @@ def _inner(config_class: type) -> Iterator[str]:
             yield inner
 
 
+def entries() -> Iterator[Entry]:
+    """Every pair as an entry, the class that stands for each type first."""
+    chosen = set(base_pairs().values())
+    yield from (entry(pair) for pair in base_pairs().values())
+    yield from (entry(pair) for pair in pairs() if pair not in chosen)
+
+
 def entry(pair: Pair) -> Entry:
     """The architecture's own defaults as an entry: synthetic weights, no checkpoint."""
     tasks = _tasks()[pair.model_type]
@@ -107,7 +119,7 @@ def entry(pair: Pair) -> Entry:
         family=_family(tasks),
         task=task.lower().replace("_", "-"),
         params=None,
-        tier="architectures",
+        tier=DERIVED_TIERS[base_pairs()[pair.model_type] != pair],
     )
 
 
@@ -131,3 +143,7 @@ def _family(tasks: list[str]) -> str:
         if any(re.search(pattern, task) for task in tasks):
             return family
     return "text-encoder"
+
+
+if __name__ == "__main__":
+    write_list(Path(sys.argv[1]), entries())

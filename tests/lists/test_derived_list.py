@@ -1,0 +1,65 @@
+"""The list of all that the installed transformers registers: complete, valid, made once, torch-free to use."""
+
+import subprocess
+import sys
+
+import pytest
+
+from harness import derived
+from model_lists import DERIVED_TIERS, ListError, load_list, write_list
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cache")
+    derived.derived_list(folder)
+    return folder
+
+
+def test_every_registered_type_with_a_class_has_one_entry_in_its_tier(cache):
+    from harness.models import registered
+
+    rows = load_list(derived.derived_list(cache))
+    stand_ins = [row.model_type for row in rows if row.tier == DERIVED_TIERS[0]]
+    assert sorted(stand_ins) == sorted(registered.base_pairs())
+    assert {(row.model_type, row.model_class) for row in rows} == {
+        (pair.model_type, pair.model_class) for pair in registered.pairs()
+    }
+    assert len(rows) == len(registered.pairs())
+
+
+def test_it_is_derived_once(cache, monkeypatch):
+    def never(*_, **__):
+        raise AssertionError("derived again")
+
+    monkeypatch.setattr(subprocess, "run", never)
+    assert derived.derived_list(cache).is_file()
+
+
+def test_a_library_that_cannot_be_read_is_one_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(ListError, match="cannot be derived"):
+        derived.derived_list(tmp_path)
+    assert not derived.derived_path(tmp_path).exists()
+
+
+@pytest.mark.parametrize(
+    ("word", "known"), [("xlnet", True), ("XLNetModel", True), ("xlnt", False), ("", False), ("[a-z", False)]
+)
+def test_words_are_looked_up_in_the_librarys_own_tables(word, known):
+    assert derived.registered_word(word) is known
+
+
+def test_using_the_list_imports_no_torch(cache):
+    code = (
+        "import sys; from pathlib import Path; from harness.cli import options;"
+        f"print(len(options.list_paths(None, words=['xlnet'], cache=Path({str(cache)!r}))), 'torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["2", "False"]
+
+
+def test_a_written_list_is_read_back_alike(tmp_path):
+    entries = load_list("smoke")
+    write_list(tmp_path / "copy.csv", entries)
+    assert load_list(tmp_path / "copy.csv") == entries
