@@ -25,11 +25,8 @@ def list_models(
     from harness.plan import PlanError, select, unknown
     from model_lists import load_list
 
-    entries = select(
-        (entry for path in options.list_paths(lists, tier=tier, words=words or ()) for entry in load_list(path)),
-        tier=tier,
-        words=words or (),
-    )
+    paths = options.list_paths(lists, tier=tier, words=words or ())
+    entries = select((entry for path in paths for entry in load_list(path)), tier=tier, words=words or ())
     for kind, word in (("family", family), ("task", task)):
         if word is not None:
             valid = sorted({getattr(entry, kind) for entry in entries})
