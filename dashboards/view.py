@@ -303,6 +303,7 @@ _FACTS: dict[str, Callable[[Row], Any]] = {
     "started": lambda row: moment(row["started_at"]) if row["started_at"] else None,
     "weights sha256": lambda row: row["weights_sha256"],
     "inputs sha256": lambda row: row["inputs_sha256"],
+    "structural twin, run in its stead": lambda row: row["twin_of"] or None,
 }
 
 

@@ -64,7 +64,8 @@ class Record:
     `message` is one line; `detail` the full error text; `log` the last lines the processes printed.
     `cpu_seconds` is what the case's process used, its reference not included.
     `latency_seconds` is the wall time of a repeated call, after everything has been compiled once.
-    Hashes are sha256 hex of weights and inputs. `leaves_judged` of `leaves` were compared.
+    Hashes are sha256 hex of weights, of inputs, and of all that the outputs depend on; `twin_of` is the id of
+    the case that ran in this one's stead, since it depends on the very same. `leaves_judged` of `leaves` were compared.
     """
 
     case: Case
@@ -86,6 +87,8 @@ class Record:
     reference_cached: bool | None = None
     weights_sha256: str = ""
     inputs_sha256: str = ""
+    structure_sha256: str = ""
+    twin_of: str = ""
     seed: int = 0
     latency_seconds: float | None = None
     cpu_seconds: float | None = None

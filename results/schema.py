@@ -121,6 +121,13 @@ COLUMNS: tuple[Column, ...] = tuple(
         ("reference_cached", "bool", "reference_cached", "the CPU reference came from the cache"),
         ("weights_sha256", "string", "weights_sha256", "sha256 hex of the weights"),
         ("inputs_sha256", "string", "inputs_sha256", "sha256 hex of the inputs"),
+        ("structure_sha256", "string", "structure_sha256", "sha256 hex of class, config, weights and inputs together"),
+        (
+            "twin_of",
+            "string",
+            "twin_of",
+            "case that ran in this one's stead, being the same job; empty if none",
+        ),
         ("seed", "int64", "seed", "seed of weights and inputs"),
         ("worker", "string", "worker", "worker that ran the case"),
         ("started_at", "string", "started_at", "UTC time the case started, ISO 8601"),

@@ -26,6 +26,7 @@ _EVIDENCE = (
     ("worst_cpu", "CPU at this dtype"),
     ("worst_ratio", "error / allowed"),
     ("evidence", "evidence"),
+    ("twin_of", "ran in its stead"),
     ("signal", "signal"),
     ("exit_code", "exit code"),
     ("wall_seconds", "seconds"),

@@ -15,6 +15,7 @@ from harness.jobs.cache import INPUTS, META, REFERENCE, published, seals
 from harness.jobs.channel import Channel
 from harness.jobs.payload import case_of
 from harness.jobs.report import Report
+from harness.jobs.twins import structure
 
 
 def run(payload: dict[str, Any], channel: Channel) -> None:
@@ -29,6 +30,7 @@ def run(payload: dict[str, Any], channel: Channel) -> None:
         model = models.load(case.entry, built.folder, case.dtype, "cpu")
         report.enter(Stage.INPUTS)
         made = inputs.make(case.entry, model.config, built.folder, case.profile, seed)
+        digest = inputs.digest(made)
         report.enter(Stage.REFERENCE)
         truth = models.load_truth(case.entry, built.folder, case.dtype)
         computed, sick = reference.compute(model, truth, made, phase=case.phase, dtype=case.dtype, seed=seed)
@@ -37,7 +39,8 @@ def run(payload: dict[str, Any], channel: Channel) -> None:
             "evidence": built.evidence,
             "parameters": built.parameters,
             "weights_sha256": built.weights_sha256,
-            "inputs_sha256": inputs.digest(made),
+            "inputs_sha256": digest,
+            "structure_sha256": structure(case.entry.model_class, built.folder, built.weights_sha256, digest),
             "sick": [sick[0], sick[1]] if sick else None,
         }
         with published(Path(payload["folder"])) as folder:

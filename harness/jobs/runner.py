@@ -16,6 +16,7 @@ from harness.jobs import cache as caches
 from harness.jobs import death, device_lock
 from harness.jobs.payload import of_case
 from harness.jobs.supervisor import Child, Limits, Outcome, Server, ServerFailed, supervise
+from harness.jobs.twins import Twins
 from harness.records import Counters, Leaf, Record
 from harness.targets.base import Target, TargetUnavailable
 
@@ -53,6 +54,7 @@ class JobRunner:
         self.fault = fault
         self._own_servers = None if servers else tempfile.TemporaryDirectory(prefix="zoo-")
         self._servers = servers or Path(self._own_servers.name)
+        self._twins = Twins(self._servers)
         self._on_stage = on_stage or (lambda case, stage: None)
         self._target_server: Server | None = None
         self._reference_server: Server | None = None
@@ -155,6 +157,15 @@ class JobRunner:
         if prepared.verdict is not None:
             return dataclasses.replace(record, verdict=prepared.verdict, **prepared.why)
         self.describe()
+        if twin := self._twins.of(case, record.structure_sha256, self.fault):
+            own = prepared.facts | {"case": case, "twin_of": twin.case.id, "seconds": prepared.seconds}
+            return dataclasses.replace(twin, **own, log="", cpu_seconds=None)
+        record = self._run(record, prepared)
+        self._twins.keep(record, self.fault)
+        return record
+
+    def _run(self, record: Record, prepared: _Prepared) -> Record:
+        case = record.case
         model = self._model_process(case)
         if isinstance(model, Outcome):
             if error := (model.result or {}).get("error"):
@@ -306,6 +317,7 @@ class _Prepared:
             "synthetic_params": meta["parameters"],
             "weights_sha256": meta["weights_sha256"],
             "inputs_sha256": meta["inputs_sha256"],
+            "structure_sha256": meta["structure_sha256"],
             "reference_cached": cached,
         }
         if meta["sick"]:

@@ -1,0 +1,62 @@
+"""Structural twins: cases of different entries that are the same job byte for byte. One runs, each is reported."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pickle
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from harness.cases import Case, Group
+from harness.records import Record
+
+_NO_MATTER = ("_name_or_path", "id2label", "label2id", "task_specific_params", "transformers_version")
+"""Fields of a config that name things and change no computation."""
+
+
+def structure(model_class: str, checkpoint: Path, weights_sha256: str, inputs_sha256: str) -> str:
+    """sha256 hex of all that a model's outputs depend on: its class, config, weights and inputs. Raises OSError."""
+    config = json.loads((checkpoint / "config.json").read_text(encoding="utf-8"))
+    parts = [model_class, _relevant(config), weights_sha256, inputs_sha256]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def _relevant(value: Any) -> Any:
+    match value:
+        case dict():
+            return {name: _relevant(item) for name, item in value.items() if name not in _NO_MATTER}
+        case list():
+            return [_relevant(item) for item in value]
+        case _:
+            return value
+
+
+class Twins:
+    """The records of a run's finished jobs by what they depend on, shared by its workers through a private folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / "twins"
+
+    def of(self, case: Case, structure_sha256: str, fault: str) -> Record | None:
+        """The record of another entry's case that was the same job, None where there is none."""
+        try:
+            record = pickle.loads(self._path(case, structure_sha256, fault).read_bytes())
+        except FileNotFoundError:
+            return None
+        return None if record.case.id == case.id else record
+
+    def keep(self, record: Record, fault: str) -> None:
+        """Let twins of the record's case find it. What speaks of the machine that day speaks of no twin."""
+        if record.verdict.group not in (Group.PASS, Group.BACKEND) or record.twin_of:
+            return
+        self._folder.mkdir(exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=self._folder, delete=False) as draft:
+            draft.write(pickle.dumps(record))
+        os.replace(draft.name, self._path(record.case, record.structure_sha256, fault))
+
+    def _path(self, case: Case, structure_sha256: str, fault: str) -> Path:
+        words = (structure_sha256, case.phase, case.mode, case.dtype, fault)
+        return self._folder / hashlib.sha256("\0".join(words).encode()).hexdigest()
