@@ -13,6 +13,7 @@ from results.errors import DiskFull, StoreError
 from results.journal import Journal
 from results.schema import SCHEMA_VERSION, row
 from results.store import Run, create_run, latest, list_runs, missing, open_run, seal
+from results.surveys import keep_survey, list_surveys, load_survey
 
 if TYPE_CHECKING:
     import pandas
@@ -26,9 +27,12 @@ __all__ = [
     "columns",
     "create_run",
     "default_store",
+    "keep_survey",
     "latest",
     "list_runs",
+    "list_surveys",
     "load",
+    "load_survey",
     "missing",
     "open_run",
     "provenance_of",

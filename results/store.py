@@ -7,10 +7,9 @@ import json
 import logging
 import os
 import re
-import secrets
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from results import journal, schema
 from results.errors import StoreError
+from results.files import write_atomically
 from results.journal import Journal
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Run:
         with _locked(self.path):
             document = _read_json(self.path / "run.json")
             document["provenance"] |= facts
-            _write_atomically(self.path / "run.json", _pretty(document))
+            write_atomically(self.path / "run.json", _pretty(document))
 
     def journal(self, worker: str) -> Journal:
         """The journal of one worker, opened for writing."""
@@ -67,7 +67,7 @@ class Run:
     def announce(self, worker: str, state: Mapping[str, Any]) -> None:
         """Tell readers what a worker is doing now, replacing what it said before."""
         path = self.path / "live" / f"{_checked(worker, 'worker')}.json"
-        _write_atomically(path, json.dumps(dict(state)), durable=False)
+        write_atomically(path, json.dumps(dict(state)), durable=False)
 
     def live(self) -> dict[str, dict[str, Any]]:
         """What each worker announced last."""
@@ -110,8 +110,8 @@ def create_run(store: Path, provenance: Mapping[str, Any], planned: Iterable[str
         "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "provenance": dict(provenance),
     }
-    _write_atomically(draft / "plan.txt", "".join(f"{case_id}\n" for case_id in planned))
-    _write_atomically(draft / "run.json", _pretty(document))
+    write_atomically(draft / "plan.txt", "".join(f"{case_id}\n" for case_id in planned))
+    write_atomically(draft / "run.json", _pretty(document))
     try:
         draft.rename(final)
     except OSError as error:
@@ -233,7 +233,7 @@ def seal(run: Run) -> Path:
     table = table.replace_schema_metadata({_SEALED_FROM: json.dumps(sizes), _SEALED_SCHEMA: str(schema.SCHEMA_VERSION)})
     sink = pyarrow.BufferOutputStream()
     parquet.write_table(table, sink, compression="zstd")
-    _write_atomically(path, sink.getvalue())
+    write_atomically(path, sink.getvalue())
     return path
 
 
@@ -297,33 +297,6 @@ def _pretty(document: Mapping[str, Any]) -> str:
         return json.dumps(document, indent=2, sort_keys=True) + "\n"
     except (TypeError, ValueError) as error:
         raise StoreError(f"provenance must be plain JSON values: {error}") from error
-
-
-def _write_atomically(path: Path, content: Any, *, durable: bool = True) -> None:
-    """Readers see the old file or the whole new one, also after a crash where `durable`."""
-    data = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else memoryview(content)
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
-        with open(draft, "wb") as file:
-            file.write(data)
-            if durable:
-                file.flush()
-                os.fsync(file.fileno())
-        os.replace(draft, path)
-        if durable:
-            _sync_folder(path.parent)
-    except OSError as error:
-        with suppress(OSError):
-            draft.unlink()
-        raise StoreError(f"cannot write {path}: {error.strerror}") from error
-
-
-def _sync_folder(path: Path) -> None:
-    folder = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def _checked(name: str, what: str) -> str:
