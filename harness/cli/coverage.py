@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import csv
 import fnmatch
+import math
 import os
 import re
+import statistics
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from harness.cli import options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +26,21 @@ if TYPE_CHECKING:
     from harness.models.registered import Pair
 
 COVERED, MISSING, PART, NOT_YET = "covered", "dependency missing", "part of another", "not yet"
-_COLUMNS = ("model_type", "model_class", "state", "verdict", "stage", "message", "seconds", "peak_bytes", "parameters")
+_STATES = (COVERED, MISSING, PART, NOT_YET)
+_COLUMNS = (
+    "model_type",
+    "model_class",
+    "stands_for_type",
+    "mapping_rows",
+    "state",
+    "verdict",
+    "stage",
+    "message",
+    "seconds",
+    "cpu_seconds",
+    "peak_bytes",
+    "parameters",
+)
 _PACKAGE = re.compile(r"requires the (.+?) library")
 
 
@@ -33,6 +52,7 @@ def coverage(
         list[str] | None, typer.Option("--only", metavar="GLOB", help="Only these model types or classes. Repeatable.")
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write a CSV, one row each.")] = None,
+    workers: options.Workers = None,
 ) -> None:
     """Build, feed and run every architecture that transformers registers on CPU. No list and no backend is used."""
     os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"  # before torch: a sweep on CPU needs no backend
@@ -50,16 +70,21 @@ def coverage(
         parts = [name for name in parts if _matches(only, name)]
     console = Console()
     rows = [_of_part(name, registered.wholes().get(name, ())) for name in parts]
+    for row in rows:
+        _tell(row, console)
+    measured: dict[Pair, dict[str, object]] = {}
     try:
-        for row in _measured(chosen, console):
-            rows.append(row)
+        with closing(_measured(chosen, workers or options.cores(), console)) as ended:
+            for pair, row in ended:
+                measured[pair] = row
     except KeyboardInterrupt:
-        console.print(f"stopped: {len(rows) - len(parts)} of {len(chosen)} were measured; this is what is known so far")
+        console.print(f"stopped: {len(measured)} of {len(chosen)} were measured; this is what is known so far")
         raise
     finally:
+        rows += [measured[pair] for pair in chosen if pair in measured]
         if out is not None:
             _write(out, rows)
-        _show(rows, console, "pairs" if pairs else "base_types")
+        _show(rows, console, pairs)
 
 
 def _check(only: list[str], valid: list[str], error: type[Exception], unknown) -> None:
@@ -72,28 +97,41 @@ def _matches(globs: list[str], *names: str) -> bool:
     return any(fnmatch.fnmatchcase(name, glob) for name in names for glob in globs)
 
 
-def _measured(chosen: tuple[Pair, ...], console: Console) -> Iterator[dict[str, object]]:
+def _measured(chosen: tuple[Pair, ...], workers: int, console: Console) -> Iterator[tuple[Pair, dict[str, object]]]:
     """A row for each of the chosen, shown as it ends."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from harness.cli.style import plain
     from harness.jobs.reference_sweep import sweep
     from harness.models import registered
 
+    entries = {registered.entry(pair): pair for pair in chosen}
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+    with (
+        Progress(*columns, console=console, disable=not console.is_terminal) as progress,
+        closing(sweep(entries, workers=workers)) as ended,
+    ):
         task = progress.add_task("", total=len(chosen))
-        for number, swept in enumerate(sweep(registered.entry(pair) for pair in chosen), 1):
-            row = _of_swept(swept)
-            progress.update(task, advance=1, description=swept.entry.model_type)
+        for number, swept in enumerate(ended, 1):
+            pair = entries[swept.entry]
+            row = _of_swept(swept, pair, registered.base_pairs().get(pair.model_type) == pair)
+            progress.update(task, advance=1, description=pair.model_type)
             if row["state"] != COVERED or not console.is_terminal:
-                told = f": {row['message']}" if row["message"] else ""
-                name = f"{swept.entry.model_type}/{swept.entry.model_class}"
-                console.print(plain(f"[{number}/{len(chosen)}] {name}  {row['state']}{told}"), soft_wrap=True)
-            yield row
+                _tell(row, console, f"[{number}/{len(chosen)}] ")
+            yield pair, row
 
 
-def _of_swept(swept: Swept) -> dict[str, object]:
+def _tell(row: dict[str, object], console: Console, lead: str = "") -> None:
+    from harness.cli.style import plain
+
+    told = f": {row['message']}" if row["message"] else ""
+    console.print(plain(f"{lead}{_name(row)}  {row['state']}{told}"), soft_wrap=True)
+
+
+def _name(row: dict[str, object]) -> str:
+    return f"{row['model_type']}/{row['model_class']}" if row["model_class"] else str(row["model_type"])
+
+
+def _of_swept(swept: Swept, pair: Pair, stands_for_type: bool) -> dict[str, object]:
     from harness.cases import Verdict
 
     states = {Verdict.PASS: COVERED, Verdict.DEPENDENCY_MISSING: MISSING}
@@ -104,13 +142,16 @@ def _of_swept(swept: Swept) -> dict[str, object]:
         zip(
             _COLUMNS,
             (
-                swept.entry.model_type,
-                swept.entry.model_class,
+                pair.model_type,
+                pair.model_class,
+                stands_for_type,
+                len(pair.tasks),
                 states.get(swept.verdict, NOT_YET),
                 swept.verdict,
                 swept.stage,
                 message,
                 round(swept.seconds, 3),
+                swept.cpu_seconds,
                 swept.peak_bytes,
                 swept.parameters,
             ),
@@ -121,7 +162,8 @@ def _of_swept(swept: Swept) -> dict[str, object]:
 
 def _of_part(model_type: str, wholes: tuple[str, ...]) -> dict[str, object]:
     state, message = (PART, ", ".join(wholes)) if wholes else (NOT_YET, "no auto mapping names a class for it")
-    return dict.fromkeys(_COLUMNS, None) | {"model_type": model_type, "state": state, "message": message}
+    known = {"model_type": model_type, "stands_for_type": True, "mapping_rows": 0, "state": state, "message": message}
+    return dict.fromkeys(_COLUMNS, None) | known
 
 
 def _write(path: Path, rows: list[dict[str, object]]) -> None:
@@ -131,31 +173,63 @@ def _write(path: Path, rows: list[dict[str, object]]) -> None:
         writer.writerows(rows)
 
 
-def _show(rows: list[dict[str, object]], console: Console, what: str) -> None:
+def _show(rows: list[dict[str, object]], console: Console, pairs: bool) -> None:
     """Totals, the reasons behind them, and the figures."""
     from rich.table import Table
 
     from harness.cli.style import plain
 
-    counts = Counter(row["state"] for row in rows)
-    measured = [row for row in rows if row["model_class"] is not None]
-    table = Table.grid(padding=(0, 2))
-    for state in (COVERED, MISSING, PART, NOT_YET):
-        table.add_row(state, plain(counts[state]))
-        if state == MISSING:
-            packages = Counter(row["message"] for row in rows if row["state"] == MISSING)
-            for package, number in packages.most_common():
-                table.add_row("", plain(f"{number}  {package}"))
-        if state == NOT_YET:
-            for row in rows:
-                if row["state"] == NOT_YET:
-                    name = f"{row['model_type']}/{row['model_class']}" if row["model_class"] else row["model_type"]
-                    table.add_row("", plain(f"{name}: {row['verdict'] or ''} {row['message']}"))
+    types = [row for row in rows if row["stands_for_type"]]
+    classes = [row for row in rows if row["model_class"] is not None]
+    table = Table("", *_STATES, "all", box=None)
+    for what, counted in [("model types", types), *[("classes", classes)] * pairs]:
+        states = Counter(row["state"] for row in counted)
+        table.add_row(what, *(str(states[state]) for state in _STATES), str(states.total()))
+    if pairs:
+        states = Counter(
+            {state: sum(row["mapping_rows"] for row in rows if row["state"] == state) for state in _STATES}
+        )
+        table.add_row("rows of auto mappings", *(str(states[state]) for state in _STATES), str(states.total()))
     console.print(table)
-    missing = sum(row["state"] == MISSING for row in measured)
-    for name, total in (
-        (f"{what}_covered_share", len(measured)),
-        (f"{what}_covered_of_installed_share", len(measured) - missing),
-    ):
+    for package, number in Counter(row["message"] for row in rows if row["state"] == MISSING).most_common():
+        console.print(plain(f"{MISSING}  {number}  {package}"), soft_wrap=True)
+    for row in rows:
+        if row["state"] == NOT_YET:
+            console.print(plain(f"{NOT_YET}  {_name(row)}: {row['verdict'] or ''} {row['message']}"), soft_wrap=True)
+    _shares("base_types", types)
+    if pairs:
+        _shares("pairs", classes)
+    _usage([row for row in classes if row["state"] == COVERED])
+
+
+def _shares(what: str, rows: list[dict[str, object]]) -> None:
+    """Covered among those that can be measured here, and among all there are."""
+    states = Counter(row["state"] for row in rows)
+    possible = states[COVERED] + states[NOT_YET]
+    for name, total in ((f"{what}_covered_share", possible), (f"{what}_covered_share_of_all", len(rows))):
         if total:
-            print(f"figure: {name} {counts[COVERED] / total:.4f} ratio")
+            _figure(name, f"{states[COVERED] / total:.4f} ratio")
+
+
+def _usage(rows: list[dict[str, object]]) -> None:
+    """What building, feeding and running a covered model takes."""
+    seconds = sorted(row["cpu_seconds"] for row in rows if row["cpu_seconds"] is not None)
+    peaks = sorted(row["peak_bytes"] / 2**20 for row in rows if row["peak_bytes"] is not None)
+    if seconds:
+        _figure("median_build_reference_cpu_seconds", f"{statistics.median(seconds):.2f} s")
+        _figure("p95_build_reference_cpu_seconds", f"{_percentile(seconds, 95):.2f} s")
+    if peaks:
+        _figure("median_peak_memory", f"{statistics.median(peaks):.0f} MiB")
+        _figure("p95_peak_memory", f"{_percentile(peaks, 95):.0f} MiB")
+        _figure("largest_peak_memory", f"{peaks[-1]:.0f} MiB")
+    if rows:
+        _figure("largest_model", f"{max(row['parameters'] for row in rows)} parameters")
+
+
+def _percentile(ordered: list[float], percent: int) -> float:
+    """The smallest value that `percent` of the values do not exceed."""
+    return ordered[math.ceil(len(ordered) * percent / 100) - 1]
+
+
+def _figure(name: str, value: str) -> None:
+    print(f"figure: {name} {value}")
