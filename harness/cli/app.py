@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from harness.cli import coverage, dashboard, doctor, list_, rerun, run, show
+from harness.cli import coverage, dashboard, doctor, list_, liveness, rerun, run, show
 
 app = typer.Typer(
     help="Do Hugging Face models give the right numbers on Google TPUs through TorchTPU, and on other backends?",
@@ -20,3 +20,4 @@ app.command("show")(show.show)
 app.command("doctor")(doctor.doctor)
 app.command("dashboard")(dashboard.dashboard)
 app.command("coverage")(coverage.coverage)
+app.command("liveness")(liveness.liveness)

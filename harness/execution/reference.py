@@ -42,13 +42,13 @@ def compute(
     where it is not fit to judge by, the verdict that says so with one line of why.
     """
     given = cast(inputs, dtype)
-    first, second = (_run(model, given, phase, seed) for _ in range(2))
+    first, second = (run(model, given, phase, seed) for _ in range(2))
     with Double():
-        exact = _run(truth, cast(given, "float64"), phase, seed)
+        exact = run(truth, cast(given, "float64"), phase, seed)
     return Reference(exact, first), reference_health.diagnose(exact, first, second)
 
 
-def _run(model: torch.nn.Module, inputs: dict[str, Any], phase: Phase, seed: int) -> Leaves:
-    """Output leaves as contiguous copies that share nothing with the model or with each other."""
+def run(model: torch.nn.Module, inputs: dict[str, Any], phase: Phase, seed: int) -> Leaves:
+    """Output leaves of one phase on CPU, as contiguous copies that share nothing with the model or with each other."""
     returned = outputs.leaves(phases.run(phase, model, phases.moved(inputs, "cpu"), seed))
     return {path: leaf.detach().clone(memory_format=torch.contiguous_format) for path, leaf in returned.items()}

@@ -51,7 +51,7 @@ def draw(model: nn.Module, seed: int, extra: tuple[WeightRule, ...] = ()) -> Non
     with torch.no_grad():
         for module, name, tensor in _tensors(model):
             if tensor.is_floating_point() and tensor.numel():
-                tensor.copy_(_values(module, name, tensor, _generator(seed, name), rules))
+                tensor.copy_(_values(module, name, tensor, generator(seed, name), rules))
 
 
 def _tensors(model: nn.Module) -> Iterator[tuple[nn.Module, str, torch.Tensor]]:
@@ -67,7 +67,8 @@ def _tensors(model: nn.Module) -> Iterator[tuple[nn.Module, str, torch.Tensor]]:
                 yield module, f"{prefix}.{leaf}", buffer
 
 
-def _generator(seed: int, name: str) -> torch.Generator:
+def generator(seed: int, name: str) -> torch.Generator:
+    """A generator on CPU that depends on nothing but the seed and the name."""
     digest = hashlib.sha256(f"{seed}:{name}".encode()).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest[:8], "big") >> 1)
 

@@ -90,3 +90,20 @@ def test_resuming_a_complete_run_still_says_what_was_unexpected(zoo, models):
     ended = zoo("run", "--list", models, "--resume", "latest")
     assert ended.code == 1
     assert "unexpected" in ended.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--only", "brt"), "did you mean bert"),
+        (("vti",), "did you mean vit"),
+        (("--tier", "smok"), "did you mean smoke"),
+        (("bert", "--only", "bert"), "--only chooses of what is registered"),
+    ],
+)
+def test_liveness_of_nothing(zoo, arguments, said):
+    ended = zoo("liveness", *arguments)
+    assert ended.code == 2
+    assert said in ended.err
+    assert len(ended.err.strip().splitlines()) == 1, ended.err
+    assert not ended.out

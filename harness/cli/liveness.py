@@ -1,0 +1,188 @@
+"""`zoo liveness`: would the judge see it if a backend had one parameter tensor wrong by 1 %?"""
+
+from __future__ import annotations
+
+import csv
+import fnmatch
+import os
+import statistics
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from harness.cli import options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from rich.console import Console
+
+    from harness.cases import Entry
+    from harness.execution.liveness import Tensor
+    from harness.jobs.liveness_sweep import Measured
+
+LIVE = "live"
+_COLUMNS = ("model_type", "model_class", "tensor", "shape", "state", "of_allowance", "verdict", "message")
+
+
+def liveness(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[WORD]...", help="Entries of lists: model type, class, Hub id or glob."),
+    ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option("--only", metavar="GLOB", help="Only these types or classes, of all registered. Repeatable."),
+    ] = None,
+    lists: options.Lists = None,
+    tier: options.Tier = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Write a CSV, one row for each tensor.")
+    ] = None,
+    workers: options.Workers = None,
+) -> None:
+    """Perturb every parameter tensor by 1 % on CPU and count those whose change the judge would fail.
+
+    Takes one class of every registered model type, or the entries of lists that words, --list or --tier name.
+    """
+    os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"  # before torch: a sweep on CPU needs no backend
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    from rich.console import Console
+
+    from harness.cli import EXIT_NOTHING
+    from harness.plan import PlanError
+
+    if only and (words or lists or tier):
+        raise PlanError("--only chooses of what is registered; give it alone, or words, --list and --tier")
+    console = Console()
+    entries = _of_lists(words, lists, tier, console) if words or lists or tier else _registered(only or ())
+    measured: list[Measured] = []
+    try:
+        for one in _measured(entries, workers or options.cores(), console):
+            measured.append(one)
+    except KeyboardInterrupt:
+        console.print(f"stopped: {len(measured)} of {len(entries)} were measured; this is what is known so far")
+        raise
+    finally:
+        if out is not None:
+            _write(out, measured)
+        _show(measured, console)
+    if not any(one.tensors for one in measured):
+        raise typer.Exit(EXIT_NOTHING)
+
+
+def _registered(only: Iterable[str]) -> tuple[Entry, ...]:
+    from harness.models import registered
+    from harness.plan import PlanError, unknown
+
+    entries = tuple(registered.entry(pair) for pair in registered.base_pairs().values())
+    names = [name for entry in entries for name in (entry.model_type, entry.model_class)]
+    for glob in only:
+        if not fnmatch.filter(names, glob):
+            raise PlanError(unknown("model type", glob, names))
+    if not only:
+        return entries
+    return tuple(
+        entry
+        for entry in entries
+        if any(fnmatch.fnmatchcase(name, glob) for name in (entry.model_type, entry.model_class) for glob in only)
+    )
+
+
+def _of_lists(
+    words: list[str] | None, lists: list[str] | None, tier: str | None, console: Console
+) -> tuple[Entry, ...]:
+    from harness.cases import Weights
+    from harness.plan import PlanError, select
+    from model_lists import load_list
+
+    entries = select(
+        (entry for path in options.list_paths(lists) for entry in load_list(path)), tier=tier, words=words or ()
+    )
+    chosen = tuple(entry for entry in entries if entry.weights is Weights.SYNTHETIC)
+    if not chosen:
+        raise PlanError("only entries with real weights are chosen; liveness is about synthetic ones")
+    if len(chosen) < len(entries):
+        console.print(f"left out: {len(entries) - len(chosen)} with real weights")
+    return chosen
+
+
+def _measured(entries: tuple[Entry, ...], workers: int, console: Console) -> Iterator[Measured]:
+    """What was measured of each entry, shown as it ends."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from harness.cli.style import plain
+    from harness.jobs.liveness_sweep import sweep
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        task = progress.add_task("", total=len(entries))
+        for number, one in enumerate(sweep(entries, workers=min(workers, len(entries))), 1):
+            progress.update(task, advance=1, description=one.entry.model_type)
+            live = sum(tensor.reason is None for tensor in one.tensors)
+            told = f"{live} of {len(one.tensors)} live" if one.tensors else f"{one.verdict} {_message(one)}"
+            name = f"{one.entry.model_type}/{one.entry.model_class}"
+            console.print(plain(f"[{number}/{len(entries)}] {name}  {told}"), soft_wrap=True)
+            yield one
+
+
+def _message(one: Measured) -> str:
+    return one.message.replace(f"{one.entry.id}: ", "")
+
+
+def _write(path: Path, measured: list[Measured]) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(_COLUMNS)
+        for one in measured:
+            model, why = (one.entry.model_type, one.entry.model_class), (one.verdict, _message(one))
+            for tensor in one.tensors:
+                shape = "x".join(map(str, tensor.shape))
+                writer.writerow((*model, tensor.name, shape, tensor.reason or LIVE, tensor.used, *why))
+            if not one.tensors:
+                writer.writerow((*model, None, None, None, None, *why))
+
+
+def _show(measured: list[Measured], console: Console) -> None:
+    """Totals, the dead tensors by reason and model, and the figures."""
+    from rich.table import Table
+
+    from harness.cli.style import plain
+    from harness.execution.liveness import UNREACHABLE, Reason
+
+    tensors = [tensor for one in measured for tensor in one.tensors]
+    counts = Counter(tensor.reason for tensor in tensors)
+    table = Table.grid(padding=(0, 2))
+    table.add_row(LIVE, plain(counts[None]))
+    for reason in Reason:
+        if not counts[reason]:
+            continue
+        table.add_row(reason, plain(counts[reason]))
+        for one in measured:
+            if dead := [tensor for tensor in one.tensors if tensor.reason is reason]:
+                names = ", ".join(map(_dead, dead))
+                table.add_row("", plain(f"{one.entry.model_type}/{one.entry.model_class}: {names}"))
+    unmeasured = [one for one in measured if not one.tensors]
+    if unmeasured:
+        table.add_row("not measured", plain(f"{len(unmeasured)} models"))
+    for one in unmeasured:
+        table.add_row("", plain(f"{one.entry.model_type}/{one.entry.model_class}: {one.verdict} {_message(one)}"))
+    console.print(table)
+    if not tensors:
+        return
+    reachable = len(tensors) - sum(counts[reason] for reason in UNREACHABLE)
+    print(f"figure: liveness_models {len(measured) - len(unmeasured)} count")
+    print(f"figure: liveness_tensors {len(tensors)} count")
+    print(f"figure: liveness_share {counts[None] / len(tensors):.4f} ratio")
+    if reachable:
+        print(f"figure: liveness_share_of_reachable {counts[None] / reachable:.4f} ratio")
+    seconds = [one.cpu_seconds for one in measured if one.tensors and one.cpu_seconds is not None]
+    if seconds:
+        print(f"figure: liveness_median_cpu_seconds {statistics.median(seconds):.2f} s")
+
+
+def _dead(tensor: Tensor) -> str:
+    """A dead tensor's name, with the share of its allowance that it moved some output by."""
+    return f"{tensor.name} ({tensor.used:.2g})" if tensor.used is not None else tensor.name
