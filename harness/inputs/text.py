@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from harness.cases import Phase
 from harness.inputs.request import Request, configs
 
 LENGTH = 20
@@ -74,7 +75,7 @@ def boxes(request: Request, length: int) -> torch.Tensor:
 
 def decoder(request: Request) -> dict[str, Any]:
     """`decoder_input_ids` int64 (batch, length), beginning with the start token, and their mask."""
-    if "decoder_input_ids" not in request.names:
+    if "decoder_input_ids" not in request.names or request.phase is Phase.GENERATE:
         return {}
     result = masked(request, "decoder_input_ids", "decoder_attention_mask", DECODER_LENGTH, DECODER_PADDING, left=False)
     if codes := request.numbers.get("decoder_codebooks"):

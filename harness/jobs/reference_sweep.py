@@ -36,8 +36,10 @@ class Swept:
     detail: str = ""
 
 
-def sweep(entries: Iterable[Entry], profile: Profile = Profile.PADDED, seed: int = 0) -> Iterator[Swept]:
-    """The reference of each entry, in order, as each ends. Nothing is kept on disk. Raises ServerFailed."""
+def sweep(
+    entries: Iterable[Entry], profile: Profile = Profile.PADDED, seed: int = 0, phase: Phase = Phase.FORWARD
+) -> Iterator[Swept]:
+    """The reference of each entry in one phase, in order, as each ends. Nothing is kept on disk. Raises ServerFailed."""
     server: Server | None = None
     servers = tempfile.mkdtemp(prefix="zoo-")
     try:
@@ -48,7 +50,7 @@ def sweep(entries: Iterable[Entry], profile: Profile = Profile.PADDED, seed: int
                 )
                 server.ready()
             with tempfile.TemporaryDirectory(prefix="zoo-sweep-") as folder:
-                swept, alive = _one(server, entry, profile, seed, Path(folder))
+                swept, alive = _one(server, entry, phase, profile, seed, Path(folder))
             yield swept
             if not alive:
                 server.close()
@@ -59,9 +61,9 @@ def sweep(entries: Iterable[Entry], profile: Profile = Profile.PADDED, seed: int
         shutil.rmtree(servers, ignore_errors=True)
 
 
-def _one(server: Server, entry: Entry, profile: Profile, seed: int, folder: Path) -> tuple[Swept, bool]:
+def _one(server: Server, entry: Entry, phase: Phase, profile: Profile, seed: int, folder: Path) -> tuple[Swept, bool]:
     """How the entry ended, and whether the server outlived it."""
-    case = Case(entry, Phase.FORWARD, Mode.EAGER, Dtype.FLOAT32, profile)
+    case = Case(entry, phase, Mode.EAGER, Dtype.FLOAT32, profile)
     payload = {
         "case": of_case(case),
         "seed": seed,

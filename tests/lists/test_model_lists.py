@@ -11,7 +11,7 @@ from model_lists import COLUMNS, FAMILIES, ListError, list_names, list_path, loa
 from model_lists.recipes import load_recipe
 
 HEADER = ",".join(COLUMNS)
-ROW = "owner/name,,transformers,bert,BertModel,text-encoder,fill-mask,110,smoke,synthetic,"
+ROW = "owner/name,,transformers,bert,BertModel,text-encoder,fill-mask,110,smoke,synthetic,,"
 
 
 def write(folder: Path, *lines: str) -> Path:
