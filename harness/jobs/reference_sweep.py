@@ -39,7 +39,7 @@ class Swept:
 def sweep(
     entries: Iterable[Entry], profile: Profile = Profile.PADDED, seed: int = 0, phase: Phase = Phase.FORWARD
 ) -> Iterator[Swept]:
-    """The reference of each entry in one phase, in order, as each ends. Nothing is kept on disk. Raises ServerFailed."""
+    """Each entry's reference in one phase, in order, as each ends. Nothing is kept on disk. Raises ServerFailed."""
     server: Server | None = None
     servers = tempfile.mkdtemp(prefix="zoo-")
     try:
