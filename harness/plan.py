@@ -66,9 +66,9 @@ def plan(
     """Every case of `entries` in the given phases, modes, dtypes and profiles that `words` name (all where none).
 
     An entry has no case in a phase that it does not have. The cases of one entry follow one another,
-    those of one dtype and profile closest together so that they share a reference. A word that is a case's full id brings that very case, whatever
-    its phase, mode, dtype and profile. Raises PlanError for a word that names no case, or one in a
-    phase that its entry does not have.
+    those of one dtype and profile closest together so that they share a reference. A word that is a
+    case's full id brings that very case, whatever its phase, mode, dtype and profile. Raises PlanError
+    for a word that names no case, or one in a phase that its entry does not have.
     """
     entries = tuple(entries)
     grid = tuple(product(phases, dtypes, profiles, modes))
