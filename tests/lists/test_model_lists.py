@@ -72,7 +72,7 @@ def test_phases_are_those_given_and_forward_where_none_are(tmp_path):
         ("synthetic,", "synthetic,package", "package"),
         ("BertModel", "Bert Model", "model_class"),
         ("BertModel", "os.system", "model_class"),
-        (",smoke,", ",smoke,extra,", "12 values for 11 columns"),
+        (",smoke,", ",smoke,extra,", "13 values for 12 columns"),
     ],
 )
 def test_bad_rows_are_named_by_file_and_line(tmp_path, old, new, complaint):
