@@ -41,7 +41,9 @@ def main() -> None:
     """Run the night twice, with cold and with warm caches, and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("arguments", nargs="*", default=["--tier", "smoke", "--target", "tpu"], help="for zoo run")
+    parser.add_argument(
+        "arguments", nargs="*", default=["--tier", "smoke", "--phase", "forward", "--target", "tpu"], help="for zoo run"
+    )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         for night_name in ("cold", "warm"):

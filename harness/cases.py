@@ -27,6 +27,8 @@ class Phase(StrEnum):
     """What of a model is exercised."""
 
     FORWARD = "forward"
+    GENERATE = "generate"
+    TRAIN = "train"
 
 
 class Mode(StrEnum):
@@ -149,7 +151,8 @@ class Entry:
 
     `revision` is a commit sha or empty where unknown; `params` is the real model's
     parameter count or None where unknown; `package` names the installed Python package
-    that carries the real checkpoint of a `hub`-weights entry, empty otherwise.
+    that carries the real checkpoint of a `hub`-weights entry, empty otherwise. `phases` are
+    those that its class has, in the order of `Phase`.
     """
 
     model_id: str
@@ -163,6 +166,7 @@ class Entry:
     tier: str
     weights: Weights = Weights.SYNTHETIC
     package: str = ""
+    phases: tuple[Phase, ...] = (Phase.FORWARD,)
 
     @property
     def id(self) -> str:

@@ -19,7 +19,12 @@ from pathlib import Path
 
 from model_lists import DERIVED_LIST, ListError
 
-_SOURCES = ("harness/cases.py", "harness/models/registered.py", "harness/models/phases.py", "model_lists/__init__.py")
+_SOURCES = (
+    "harness/cases.py",
+    "harness/models/registered.py",
+    "harness/models/abilities.py",
+    "model_lists/__init__.py",
+)
 _DERIVING = "reading what transformers {} registers (once for each version, under a minute)"
 
 

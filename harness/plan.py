@@ -65,9 +65,10 @@ def plan(
 ) -> tuple[Case, ...]:
     """Every case of `entries` in the given phases, modes, dtypes and profiles that `words` name (all where none).
 
-    The cases of one entry follow one another, those of one dtype and profile closest together so
-    that they share a reference. A word that is a case's full id brings that very case, whatever
-    its phase, mode, dtype and profile. Raises PlanError for a word that names no case.
+    An entry has no case in a phase that it does not have. The cases of one entry follow one another,
+    those of one dtype and profile closest together so that they share a reference. A word that is a
+    case's full id brings that very case, whatever its phase, mode, dtype and profile. Raises PlanError
+    for a word that names no case, or one in a phase that its entry does not have.
     """
     entries = tuple(entries)
     grid = tuple(product(phases, dtypes, profiles, modes))
@@ -79,6 +80,8 @@ def plan(
         globs = [word for word in words if _is_glob(word) and word not in whole]
         unused.difference_update(whole)
         for phase, dtype, profile, mode in grid:
+            if phase not in entry.phases:
+                continue
             case = Case(entry, phase, mode, dtype, profile)
             matching = [word for word in globs if fnmatchcase(case.id, word)]
             unused.difference_update(matching)
@@ -86,6 +89,7 @@ def plan(
                 planned[case] = None
         for word in words:
             if found := _coordinates(word, entry):
+                _require_phase(entry, found[0], word)
                 unused.discard(word)
                 planned[Case(entry, *found)] = None
         cases.extend(planned)
@@ -99,7 +103,10 @@ def plan(
 
 
 def from_ids(ids: Iterable[str], entries: Iterable[Entry]) -> tuple[Case, ...]:
-    """The cases with these ids, in their order. Raises PlanError for an id that is none of a case of `entries`."""
+    """The cases with these ids, in their order.
+
+    Raises PlanError for an id that is none of a case of `entries`, or of one in a phase that its entry does not have.
+    """
     known = {entry.id: entry for entry in entries}
     cases = []
     for case_id in ids:
@@ -107,8 +114,23 @@ def from_ids(ids: Iterable[str], entries: Iterable[Entry]) -> tuple[Case, ...]:
         found = _coordinates(case_id, entry) if entry else None
         if entry is None or found is None:
             raise PlanError(f"{case_id!r} is not a case of the given model lists")
+        _require_phase(entry, found[0], case_id)
         cases.append(Case(entry, *found))
     return tuple(cases)
+
+
+def lacking(entries: Iterable[Entry], phases: Iterable[Phase]) -> dict[Phase, int]:
+    """How many of `entries` do not have a phase, for each of `phases` that some of them lack.
+
+    Raises PlanError where all of them lack it.
+    """
+    entries = tuple(entries)
+    counts = {phase: sum(phase not in entry.phases for entry in entries) for phase in phases}
+    for phase, count in counts.items():
+        if entries and count == len(entries):
+            had = sorted({had for entry in entries for had in entry.phases}, key=list(Phase).index)
+            raise PlanError(f"none of the {count} chosen models has the phase {phase} (they have: {', '.join(had)})")
+    return {phase: count for phase, count in counts.items() if count}
 
 
 def digest(cases: Iterable[Case]) -> str:
@@ -172,6 +194,11 @@ def _close(word: str, names: dict[str, str]) -> list[str]:
 
 def _is_glob(word: str) -> bool:
     return any(character in word for character in _GLOB_CHARACTERS)
+
+
+def _require_phase(entry: Entry, phase: Phase, word: str) -> None:
+    if phase not in entry.phases:
+        raise PlanError(f"{word!r}: {entry.model_class} has no phase {phase} (it has: {', '.join(entry.phases)})")
 
 
 def _names_entry(word: str, entry: Entry) -> bool:

@@ -1,6 +1,7 @@
 """Lists of models: reading and checking the CSV files that say which models there are.
 
-A list is a CSV file whose header names the fields of `harness.cases.Entry` in order. Nothing here
+A list is a CSV file whose header names the fields of `harness.cases.Entry` in order; several phases are
+separated by spaces, and none means forward alone. Nothing here
 imports torch or transformers, so that listing and planning stay instant.
 """
 
@@ -12,7 +13,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.cases import Entry, Weights
+from harness.cases import Entry, Phase, Weights
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -172,9 +173,14 @@ def _entry(path: Path, line: int, row: dict[str, str]) -> Entry:
         matching("package", _IDENTIFIER, "an importable package name, or empty")
         if row["weights"] != Weights.HUB:
             raise fail("package", f"empty unless weights is {Weights.HUB}")
+    phases = row["phases"].split() or [Phase.FORWARD]
+    known = [phase for phase in Phase if phase in phases]
+    if phases != known or Phase.FORWARD not in known:
+        raise fail("phases", f"empty, or {Phase.FORWARD} and what else the class has of {', '.join(Phase)}, in order")
     return Entry(
         **{
             **row,
+            "phases": tuple(known),
             "params": int(row["params"]) if row["params"] else None,
             "weights": Weights(row["weights"]),
         }

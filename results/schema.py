@@ -50,7 +50,7 @@ COLUMNS: tuple[Column, ...] = tuple(
         ("tier", "string", "case.entry.tier", "selection the entry belongs to"),
         ("weights", "string", "case.entry.weights", "synthetic (seeded, reduced config) or hub (real checkpoint)"),
         ("package", "string", "case.entry.package", "Python package that carries the real checkpoint, if any"),
-        ("phase", "string", "case.phase", "what of the model was exercised: forward"),
+        ("phase", "string", "case.phase", "what of the model was exercised: forward, generate or train"),
         ("mode", "string", "case.mode", "how the target executed the model"),
         ("dtype", "string", "case.dtype", "floating-point type of parameters and inputs"),
         ("profile", "string", "case.profile", "shape of the inputs"),

@@ -6,13 +6,13 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.cases import Case
+from harness.cases import Case, Phase
 from harness.cli import EXIT_INTERRUPTED, EXIT_NOTHING, EXIT_OK, EXIT_UNEXPECTED, options
 from harness.plan import select
 from harness.pytest_plugin.settings import Choice, default_cache
@@ -47,7 +47,10 @@ class Request:
 
 @dataclass(frozen=True)
 class Plan:
-    """What will be run, and where. `resume` is the id of the run that is continued, empty for a new one."""
+    """What will be run, and where. `resume` is the id of the run that is continued, empty for a new one.
+
+    `lacking` counts the chosen models that do not have an asked phase.
+    """
 
     request: Request
     target: Target
@@ -55,6 +58,7 @@ class Plan:
     store: Path
     cache: Path
     resume: str = ""
+    lacking: Mapping[Phase, int] = field(default_factory=dict)
 
 
 def planned(request: Request) -> Plan:
@@ -70,6 +74,7 @@ def planned(request: Request) -> Plan:
         choice.cases(entries, target),
         Path(request.store or default_store()).absolute(),
         Path(request.cache or default_cache()).absolute(),
+        lacking=choice.lacking(entries),
     )
 
 
@@ -106,6 +111,7 @@ def print_plan(plan: Plan) -> None:
     sys.stdout.write("".join(f"{case.id}\n" for case in plan.cases))
     entries = len({case.entry.id for case in plan.cases})
     print(f"{len(plan.cases)} cases of {entries} models on {plan.target.name}", file=sys.stderr)
+    _say_what_lacks(plan)
 
 
 def execute(plan: Plan, *, compare: bool = False) -> int:
@@ -123,6 +129,7 @@ def execute(plan: Plan, *, compare: bool = False) -> int:
         return _already_complete(plan)
     _require_writable(plan.store, "results store", "--store")
     _require_writable(plan.cache, "cache", "--cache")
+    _say_what_lacks(plan)
     reporter = Reporter(total=len(plan.cases))
     with tempfile.TemporaryDirectory(prefix="zoo-") as scratch, _isolated():
         plan_file = Path(scratch) / "plan.txt"
@@ -144,6 +151,12 @@ def execute(plan: Plan, *, compare: bool = False) -> int:
     if not summary.measured:
         return EXIT_NOTHING
     return EXIT_OK if summary.all_expected and code == pytest.ExitCode.OK else EXIT_UNEXPECTED
+
+
+def _say_what_lacks(plan: Plan) -> None:
+    if plan.lacking:
+        counts = ", ".join(f"{count} have no {phase}" for phase, count in plan.lacking.items())
+        print(f"of the chosen models {counts}: no cases for these", file=sys.stderr)
 
 
 def _arguments(plan: Plan, plan_file: Path) -> list[str]:

@@ -15,7 +15,10 @@ Lists = Annotated[
 ]
 Tier = Annotated[str | None, typer.Option("--tier", metavar="TIER", help="Only the models of this tier.")]
 TargetName = Annotated[str, typer.Option("--target", metavar="NAME", help="Backend under test.")]
-Phases = Annotated[list[str] | None, typer.Option("--phase", help="What to exercise (default: forward). Repeatable.")]
+Phases = Annotated[
+    list[str] | None,
+    typer.Option("--phase", help="What to exercise: forward, generate, train (default: all a model has). Repeatable."),
+]
 Modes = Annotated[list[str] | None, typer.Option("--mode", help="How to execute (default: every way). Repeatable.")]
 Dtypes = Annotated[
     list[str] | None, typer.Option("--dtype", help="Floating-point type (default: float32). Repeatable.")

@@ -7,7 +7,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
-from transformers.cache_utils import Cache, EncoderDecoderCache
+from transformers.cache_utils import Cache, EncoderDecoderCache, StaticLayer, StaticSlidingWindowLayer
+
+_BY_TOKEN = frozenset({"keys", "values", "indexer_keys"})
+"""What a layer of attention holds for each token."""
+_BOOKKEEPING = frozenset({"cumulative_length", "_sliding_window_tensor"})
 
 
 class OutputError(TypeError):
@@ -60,8 +64,18 @@ def _walk(path: str, value: Any) -> Iterator[tuple[str, torch.Tensor | float]]:
 def _tensors_of(path: str, layer: Any) -> Iterator[tuple[str, torch.Tensor]]:
     """Tensor state of one cache layer: keys and values, or convolution and recurrent states; no bookkeeping."""
     for name, item in sorted(vars(layer).items()):
-        if isinstance(item, torch.Tensor | list | tuple | dict):
-            yield from ((at, x) for at, x in _walk(_join(path, name), item) if isinstance(x, torch.Tensor))
+        if name in _BOOKKEEPING or not isinstance(item, torch.Tensor | list | tuple | dict):
+            continue
+        if name in _BY_TOKEN and isinstance(layer, StaticLayer) and isinstance(item, torch.Tensor):
+            item = _used(layer, item)
+        yield from ((at, x) for at, x in _walk(_join(path, name), item) if isinstance(x, torch.Tensor))
+
+
+def _used(layer: StaticLayer, buffer: torch.Tensor) -> torch.Tensor:
+    """Of a buffer of fixed size, (..., tokens, width), what a cache that grows would hold."""
+    filled = min(int(layer.get_seq_length()), buffer.shape[-2])
+    newest = layer.max_cache_len - 1 if isinstance(layer, StaticSlidingWindowLayer) else filled
+    return buffer[..., max(0, filled - newest) : filled, :]
 
 
 def _join(path: str, key: Any) -> str:

@@ -8,19 +8,43 @@ from typing import Any
 import torch
 
 from harness.cases import Phase
+from harness.execution import generation, training
+from harness.execution.generation import Teacher
 
 
-def run(phase: Phase, model: Callable[..., Any], inputs: dict[str, Any], seed: int) -> Any:
+def run(
+    phase: Phase,
+    model: Callable[..., Any],
+    inputs: dict[str, Any],
+    seed: int,
+    *,
+    teacher: Teacher | None = None,
+    static: bool = False,
+) -> Any:
     """Run one phase of `model` (a module, or its compiled form) and return its raw output.
 
     `inputs` are keyword arguments already on the model's device. The CPU generator is reseeded,
-    so that a model that draws on CPU draws the same on both sides.
+    so that a model that draws on CPU draws the same on both sides. `teacher` and `static` are for
+    `Phase.GENERATE`, see `generation.generate`.
     """
     torch.manual_seed(seed)
     match phase:
         case Phase.FORWARD:
             with torch.no_grad():
                 return model(**inputs)
+        case Phase.GENERATE:
+            with torch.no_grad():
+                return generation.generate(model, inputs, teacher or Teacher(), static)
+        case Phase.TRAIN:
+            return training.step(model, inputs)
+
+
+def compiled(phase: Phase, model: torch.nn.Module, compiler: Callable[..., Any]) -> Callable[..., Any]:
+    """`model` in the form whose runs of `phase` execute what `compiler` makes of it."""
+    if phase is Phase.GENERATE:
+        generation.compile_steps(model, compiler)
+        return model
+    return compiler(model)
 
 
 def moved(inputs: dict[str, Any], device: str) -> dict[str, Any]:

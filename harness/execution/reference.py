@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import torch
 from harness.cases import Dtype, Phase, Verdict
 from harness.execution import outputs, phases
 from harness.execution.double import Double
+from harness.execution.generation import Teacher
 from harness.inputs import cast
 from harness.numerics import reference_health
 from harness.numerics.judge import Leaves
@@ -18,14 +19,18 @@ from harness.numerics.judge import Leaves
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """Output leaves of the truth (float64) and of the CPU at the case's dtype, on CPU."""
+    """Output leaves of the truth (float64) and of the CPU at the case's dtype, on CPU.
+
+    `tokens` are those that the CPU chose at each step of generation, int64, none in other phases.
+    """
 
     truth: Leaves
     cpu: Leaves
+    tokens: list[torch.Tensor] = field(default_factory=list)
 
     def save(self, path: Path) -> None:
         """Write with `torch.save`."""
-        torch.save({"truth": self.truth, "cpu": self.cpu}, path)
+        torch.save({"truth": self.truth, "cpu": self.cpu, "tokens": self.tokens}, path)
 
     @classmethod
     def read(cls, path: Path) -> Reference:
@@ -42,13 +47,17 @@ def compute(
     where it is not fit to judge by, the verdict that says so with one line of why.
     """
     given = cast(inputs, dtype)
-    first, second = (run(model, given, phase, seed) for _ in range(2))
+    free = Teacher()
+    first = run(model, given, phase, seed, free)
+    second = run(model, given, phase, seed, Teacher(free.tokens))
     with Double():
-        exact = run(truth, cast(given, "float64"), phase, seed)
-    return Reference(exact, first), reference_health.diagnose(exact, first, second)
+        exact = run(truth, cast(given, "float64"), phase, seed, Teacher(free.tokens))
+    return Reference(exact, first, free.tokens), reference_health.diagnose(exact, first, second)
 
 
-def run(model: torch.nn.Module, inputs: dict[str, Any], phase: Phase, seed: int) -> Leaves:
+def run(
+    model: torch.nn.Module, inputs: dict[str, Any], phase: Phase, seed: int, teacher: Teacher | None = None
+) -> Leaves:
     """Output leaves of one phase on CPU, as contiguous copies that share nothing with the model or with each other."""
-    returned = outputs.leaves(phases.run(phase, model, phases.moved(inputs, "cpu"), seed))
+    returned = outputs.leaves(phases.run(phase, model, phases.moved(inputs, "cpu"), seed, teacher=teacher))
     return {path: leaf.detach().clone(memory_format=torch.contiguous_format) for path, leaf in returned.items()}

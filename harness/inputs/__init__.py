@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import transformers
 
-from harness.cases import Dtype, Entry, Profile, Weights
+from harness.cases import Dtype, Entry, Phase, Profile, Weights
 from harness.inputs import audio, decisions, multimodal, text, time_series, video, vision
 from harness.inputs.companions import companions
 from harness.inputs.request import InputError, Maker, Request
@@ -23,8 +23,18 @@ if TYPE_CHECKING:
 __all__ = ["InputError", "cast", "digest", "make"]
 
 
-def make(entry: Entry, config: PreTrainedConfig, folder: Path, profile: Profile, seed: int) -> dict[str, Any]:
-    """Keyword arguments for the model's forward method: float32, int64 and bool tensors on CPU.
+def make(
+    entry: Entry,
+    config: PreTrainedConfig,
+    folder: Path,
+    profile: Profile,
+    seed: int,
+    phase: Phase = Phase.FORWARD,
+) -> dict[str, Any]:
+    """Keyword arguments for what the phase calls: float32, int64 and bool tensors on CPU.
+
+    They are those of the model's forward method. For `Phase.GENERATE` a decoder beside an encoder gets no text to
+    begin with, for `Phase.TRAIN` labels are added.
 
     `config` is the loaded model's own. `padded` is batch 2 with padding in the second row where the model takes
     an attention mask (left for models that generate from a prompt, right for others); `single` is batch 1 of
@@ -51,6 +61,7 @@ def make(entry: Entry, config: PreTrainedConfig, folder: Path, profile: Profile,
         seed=seed,
         numbers=recipe.inputs,
         generates=model_class.can_generate(),
+        phase=phase,
     )
     if entry.weights is Weights.HUB and request.main == "input_ids" and (folder / "tokenizer.json").is_file():
         return text.sentences(request, folder)

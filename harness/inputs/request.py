@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from harness.cases import Profile
+from harness.cases import Phase, Profile
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel
@@ -35,6 +35,7 @@ class Request:
     seed: int
     numbers: dict[str, int]
     generates: bool
+    phase: Phase
 
     @property
     def batch(self) -> int:

@@ -15,5 +15,7 @@ def of_case(case: Case) -> dict[str, Any]:
 
 def case_of(data: dict[str, Any]) -> Case:
     """The case that `of_case` made `data` from."""
-    entry = Entry(**data["entry"] | {"weights": Weights(data["entry"]["weights"])})
+    given = data["entry"]
+    typed = {"weights": Weights(given["weights"]), "phases": tuple(Phase(phase) for phase in given["phases"])}
+    entry = Entry(**given | typed)
     return Case(entry, Phase(data["phase"]), Mode(data["mode"]), Dtype(data["dtype"]), Profile(data["profile"]))

@@ -29,7 +29,7 @@ def run(payload: dict[str, Any], channel: Channel) -> None:
         built = models.build(case.entry, Path(payload["checkpoint"]), seed)
         model = models.load(case.entry, built.folder, case.dtype, "cpu")
         report.enter(Stage.INPUTS)
-        made = inputs.make(case.entry, model.config, built.folder, case.profile, seed)
+        made = inputs.make(case.entry, model.config, built.folder, case.profile, seed, case.phase)
         digest = inputs.digest(made)
         report.enter(Stage.REFERENCE)
         truth = models.load_truth(case.entry, built.folder, case.dtype)

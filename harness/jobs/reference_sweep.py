@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 from typing import Any
 
-from harness.cases import Entry, Profile, Stage, Verdict
+from harness.cases import Entry, Phase, Profile, Stage, Verdict
 from harness.jobs.channel import Channel
 from harness.jobs.supervisor import Limits
 from harness.jobs.sweep import limit_memory, outcomes, verdict_of
@@ -34,14 +34,18 @@ class Swept:
 
 
 def sweep(
-    entries: Iterable[Entry], profile: Profile = Profile.PADDED, seed: int = 0, workers: int = 1
+    entries: Iterable[Entry],
+    profile: Profile = Profile.PADDED,
+    seed: int = 0,
+    workers: int = 1,
+    phase: Phase = Phase.FORWARD,
 ) -> Iterator[Swept]:
-    """The reference of each entry, as each ends: `workers` are under way side by side. Nothing is kept on disk.
+    """The reference of each entry in one phase, as each ends, `workers` of them side by side. Nothing stays on disk.
 
     Whoever stops early, by closing the iterator or by an exception, leaves no process behind. Raises ServerFailed.
     """
     job = "harness.jobs.reference_sweep:run"
-    with closing(outcomes(job, entries, LIMITS, profile=profile, seed=seed, workers=workers)) as ended:
+    with closing(outcomes(job, entries, LIMITS, phase=phase, profile=profile, seed=seed, workers=workers)) as ended:
         for entry, outcome, _ in ended:
             parameters = None
             if (failed := verdict_of(outcome)) is not None:

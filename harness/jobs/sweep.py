@@ -33,6 +33,7 @@ def outcomes(
     entries: Iterable[Entry],
     limits: Limits,
     *,
+    phase: Phase = Phase.FORWARD,
     profile: Profile = Profile.PADDED,
     seed: int = 0,
     workers: int = 1,
@@ -41,11 +42,11 @@ def outcomes(
     """How `job` (`module:function`) ended for each entry, as each ends, and what `read` found in its folder.
 
     Processes are forked from the reference server, `workers` of them side by side. The payload holds `case`
-    (forward, float32), `seed`, and the paths `checkpoint` and `folder`, gone afterwards; a folder that a job has
+    (`phase`, float32), `seed`, and the paths `checkpoint` and `folder`, gone afterwards; a folder that a job has
     not made is not read. Whoever stops early, by closing the iterator or by an exception, leaves no process
     behind. Raises ServerFailed.
     """
-    with _Sweeper(job, limits, profile, seed, read) as sweeper, ThreadPoolExecutor(workers) as pool:
+    with _Sweeper(job, limits, phase, profile, seed, read) as sweeper, ThreadPoolExecutor(workers) as pool:
         futures = [pool.submit(sweeper.ended, entry) for entry in entries]
         try:
             for future in as_completed(futures):
@@ -68,8 +69,9 @@ def verdict_of(outcome: Outcome) -> tuple[Verdict, str, str] | None:
 class _Sweeper:
     """Runs entries for several threads, each on a branch of one reference server."""
 
-    def __init__(self, job: str, limits: Limits, profile: Profile, seed: int, read: Read) -> None:
-        self._job, self._limits, self._profile, self._seed, self._read = job, limits, profile, seed, read
+    def __init__(self, job: str, limits: Limits, phase: Phase, profile: Profile, seed: int, read: Read) -> None:
+        self._job, self._limits, self._seed, self._read = job, limits, seed, read
+        self._phase, self._profile = phase, profile
         self._folder = tempfile.TemporaryDirectory(prefix="zoo-")
         self._idle: SimpleQueue[Server] = SimpleQueue()
         self._running: set[Child] = set()
@@ -93,7 +95,7 @@ class _Sweeper:
 
     def ended(self, entry: Entry) -> tuple[Entry, Outcome, Any]:
         """How the job ended for an entry, and what it left. Raises ServerFailed."""
-        case = Case(entry, Phase.FORWARD, Mode.EAGER, Dtype.FLOAT32, self._profile)
+        case = Case(entry, self._phase, Mode.EAGER, Dtype.FLOAT32, self._profile)
         with tempfile.TemporaryDirectory(prefix="zoo-sweep-") as place:
             checkpoint, folder = Path(place) / "checkpoint", Path(place) / "result"
             payload = {"case": of_case(case), "seed": self._seed, "checkpoint": str(checkpoint), "folder": str(folder)}

@@ -13,6 +13,7 @@ import torch
 from harness import models
 from harness.cases import Case, Mode, Stage, Verdict
 from harness.execution import outputs, phases
+from harness.execution.generation import Teacher
 from harness.execution.placement import assert_model_on, assert_on
 from harness.execution.reference import Reference
 from harness.inputs import cast
@@ -53,6 +54,7 @@ def _run(report: Report, target: Target, case: Case, payload: dict[str, Any]) ->
     device, seed, folder = target.device_type, payload["seed"], Path(payload["folder"])
     given = cast(torch.load(folder / INPUTS, weights_only=True), case.dtype)
     known = Reference.read(folder / REFERENCE)
+    static = case.mode is Mode.COMPILED
     with target.entered(case.mode):
         report.enter(Stage.TO_DEVICE)
         model = models.load(case.entry, Path(payload["checkpoint"]), case.dtype, device, **target.load_options())
@@ -63,7 +65,7 @@ def _run(report: Report, target: Target, case: Case, payload: dict[str, Any]) ->
             on_device = phases.moved(given, device)
             target.synchronize()
             started = time.monotonic()
-            returned = phases.run(case.phase, runner, on_device, seed)
+            returned = phases.run(case.phase, runner, on_device, seed, teacher=Teacher(known.tokens), static=static)
             target.synchronize()
             elapsed = time.monotonic() - started
             assert_on(device, outputs.tensors(returned), "outputs")
@@ -72,7 +74,7 @@ def _run(report: Report, target: Target, case: Case, payload: dict[str, Any]) ->
         runner = model
         if case.mode is Mode.COMPILED:
             report.enter(Stage.COMPILE)
-            runner = target.compile(model)
+            runner = phases.compiled(case.phase, model, target.compile)
             once(runner)
         report.enter(Stage.RUN)
         returned, _ = once(runner)

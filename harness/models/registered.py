@@ -10,14 +10,16 @@ from __future__ import annotations
 import functools
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import transformers
 from transformers import CONFIG_MAPPING
 from transformers.models.auto import configuration_auto, modeling_auto
 
-from harness.cases import Entry
+from harness.cases import Entry, Phase
+from harness.models.abilities import phases_of
 from model_lists import DERIVED_TIERS, write_list
 
 if TYPE_CHECKING:
@@ -100,10 +102,20 @@ def _inner(config_class: type) -> Iterator[str]:
 
 
 def entries() -> Iterator[Entry]:
-    """Every pair as an entry, the class that stands for each type first."""
-    chosen = set(base_pairs().values())
-    yield from (entry(pair) for pair in base_pairs().values())
-    yield from (entry(pair) for pair in pairs() if pair not in chosen)
+    """Every pair as an entry with the phases of its class, the class that stands for each type first.
+
+    Imports the library's modeling code.
+    """
+    chosen = dict.fromkeys((*base_pairs().values(), *pairs()))
+    return (replace(entry(pair), phases=_phases(pair.model_class)) for pair in chosen)
+
+
+def _phases(model_class: str) -> tuple[Phase, ...]:
+    """What is known of a class whose own dependencies are missing is that it has a forward pass."""
+    try:
+        return phases_of(getattr(transformers, model_class))
+    except (ImportError, AttributeError):
+        return (Phase.FORWARD,)
 
 
 def entry(pair: Pair) -> Entry:

@@ -19,7 +19,9 @@ HEADER_MARKS = ("model_id", "model_type", "model_class")
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("zoo", "model zoo (for model lists given as arguments)")
     group.addoption("--zoo-target", metavar="NAME", default="tpu", help="backend under test (default: tpu)")
-    group.addoption("--zoo-phase", metavar="PHASE", action="append", help="phase, repeatable (default: forward)")
+    group.addoption(
+        "--zoo-phase", metavar="PHASE", action="append", help="phase, repeatable (default: all a model has)"
+    )
     group.addoption("--zoo-mode", metavar="MODE", action="append", help="mode, repeatable (default: all of the target)")
     group.addoption("--zoo-dtype", metavar="DTYPE", action="append", help="dtype, repeatable (default: float32)")
     group.addoption("--zoo-profile", metavar="NAME", action="append", help="inputs, repeatable (default: padded)")

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.cases import Case, Dtype, Entry, Phase, Profile
-from harness.plan import PlanError, from_ids, plan, select, words_of
+from harness.plan import PlanError, from_ids, lacking, plan, select, words_of
 
 if TYPE_CHECKING:
     from harness.targets.base import Target
 
-DEFAULT_PHASES = (Phase.FORWARD,)
+DEFAULT_PHASES = tuple(Phase)
 DEFAULT_DTYPES = (Dtype.FLOAT32,)
 DEFAULT_PROFILES = (Profile.PADDED,)
 
@@ -40,11 +40,21 @@ class Choice:
                 raise PlanError(f"cannot read the plan {self.plan_file}: {error.strerror}") from error
             return from_ids([line for line in ids if line], entries)
         modes = words_of("mode", self.modes or (), target.modes)
-        phases = words_of("phase", self.phases, list(Phase)) if self.phases else DEFAULT_PHASES
+        phases = self._phases() or DEFAULT_PHASES
         dtypes = words_of("dtype", self.dtypes, list(Dtype)) if self.dtypes else DEFAULT_DTYPES
         profiles = words_of("profile", self.profiles, list(Profile)) if self.profiles else DEFAULT_PROFILES
-        chosen = select(entries, tier=self.tier, words=self.words)
-        return plan(chosen, phases, modes, dtypes, profiles, self.words)
+        self.lacking(entries)
+        return plan(self._entries(entries), phases, modes, dtypes, profiles, self.words)
+
+    def lacking(self, entries: Sequence[Entry]) -> dict[Phase, int]:
+        """How many of the chosen entries lack a phase that was asked for. Raises PlanError where all of them do."""
+        return lacking(self._entries(entries), self._phases())
+
+    def _entries(self, entries: Sequence[Entry]) -> tuple[Entry, ...]:
+        return select(entries, tier=self.tier, words=self.words)
+
+    def _phases(self) -> tuple[Phase, ...]:
+        return words_of("phase", self.phases, list(Phase)) if self.phases else ()
 
 
 def default_cache() -> Path:

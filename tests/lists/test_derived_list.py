@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from harness import derived
+from harness.cases import Phase
 from model_lists import DERIVED_TIERS, ListError, load_list, write_list
 
 
@@ -26,6 +27,13 @@ def test_every_registered_type_with_a_class_has_one_entry_in_its_tier(cache):
         (pair.model_type, pair.model_class) for pair in registered.pairs()
     }
     assert len(rows) == len(registered.pairs())
+
+
+def test_phases_are_those_of_the_class(cache):
+    phases = {row.model_class: row.phases for row in load_list(derived.derived_list(cache)) if row.model_type == "bert"}
+    assert phases["BertModel"] == (Phase.FORWARD,)
+    assert phases["BertForSequenceClassification"] == (Phase.FORWARD, Phase.TRAIN)
+    assert phases["BertLMHeadModel"] == (Phase.FORWARD, Phase.GENERATE, Phase.TRAIN)
 
 
 def test_it_is_derived_once(cache, monkeypatch):

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.cases import Weights
+from harness.cases import Phase, Weights
 from model_lists import COLUMNS, FAMILIES, ListError, list_names, list_path, load_list
 from model_lists.recipes import load_recipe
 
 HEADER = ",".join(COLUMNS)
-ROW = "owner/name,,transformers,bert,BertModel,text-encoder,fill-mask,110,smoke,synthetic,"
+ROW = "owner/name,,transformers,bert,BertModel,text-encoder,fill-mask,110,smoke,synthetic,,"
 
 
 def write(folder: Path, *lines: str) -> Path:
@@ -48,9 +48,17 @@ def test_byte_order_mark_quotes_and_blank_lines_are_fine(tmp_path):
     assert load_list(path)[0].model_id == "owner/name"
 
 
+def test_phases_are_those_given_and_forward_where_none_are(tmp_path):
+    given = load_list(write(tmp_path, HEADER, ROW, ROW.replace("BertModel", "BertForMaskedLM") + "forward train"))
+    assert [entry.phases for entry in given] == [(Phase.FORWARD,), (Phase.FORWARD, Phase.TRAIN)]
+
+
 @pytest.mark.parametrize(
     ("old", "new", "complaint"),
     [
+        ("synthetic,,", "synthetic,,forward dream", "phases"),
+        ("synthetic,,", "synthetic,,train", "phases"),
+        ("synthetic,,", "synthetic,,train forward", "phases"),
         ("owner/name", "../etc/passwd", "model_id"),
         ("owner/name", "a b", "model_id"),
         (",,transformers", ",main,transformers", "revision"),
@@ -64,7 +72,7 @@ def test_byte_order_mark_quotes_and_blank_lines_are_fine(tmp_path):
         ("synthetic,", "synthetic,package", "package"),
         ("BertModel", "Bert Model", "model_class"),
         ("BertModel", "os.system", "model_class"),
-        (",smoke,", ",smoke,extra,", "12 values for 11 columns"),
+        (",smoke,", ",smoke,extra,", "13 values for 12 columns"),
     ],
 )
 def test_bad_rows_are_named_by_file_and_line(tmp_path, old, new, complaint):

@@ -7,11 +7,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.cases import Case, Dtype, Entry, Mode, Phase, Profile, Weights
-from harness.plan import PlanError, digest, from_ids, plan, select, words_of
+from harness.plan import PlanError, digest, from_ids, lacking, plan, select, words_of
 
 
-def entry(model_type: str, model_class: str, model_id: str, tier: str = "smoke", weights: Weights = Weights.SYNTHETIC):
-    return Entry(model_id, "", "transformers", model_type, model_class, "text-encoder", "", None, tier, weights)
+def entry(
+    model_type: str,
+    model_class: str,
+    model_id: str,
+    tier: str = "smoke",
+    weights: Weights = Weights.SYNTHETIC,
+    phases: tuple[Phase, ...] = (Phase.FORWARD,),
+):
+    return Entry(
+        model_id,
+        "",
+        "transformers",
+        model_type,
+        model_class,
+        "text-encoder",
+        "",
+        None,
+        tier,
+        weights,
+        phases=phases,
+    )
 
 
 BERT = entry("bert", "BertModel", "google-bert/bert-base-uncased")
@@ -81,6 +100,25 @@ def test_words_choose_cases_and_a_full_id_brings_its_own_coordinates():
         plan(ZOO, *GRID, words=["*/bfloat16/*"])
 
 
+def test_an_entry_has_cases_only_in_its_phases():
+    trained = entry("gpt2", "GPT2LMHeadModel", "gpt2", phases=tuple(Phase))
+    cases = plan((BERT, trained), tuple(Phase), *GRID[1:])
+    assert [case.phase for case in cases if case.entry is BERT] == [Phase.FORWARD] * 2
+    assert [case.phase for case in cases if case.entry is trained] == [phase for phase in Phase for _ in range(2)]
+    assert {case.phase for case in plan((trained,), tuple(Phase), *GRID[1:], words=["*/train/*"])} == {Phase.TRAIN}
+
+
+def test_a_phase_that_an_entry_lacks_is_said():
+    foreign = f"{BERT.id}/train/compiled/float32/padded"
+    for ask in (lambda: plan(ZOO, *GRID, words=[foreign]), lambda: from_ids([foreign], ZOO)):
+        with pytest.raises(PlanError, match=r"BertModel has no phase train \(it has: forward\)"):
+            ask()
+    trained = entry("gpt2", "GPT2LMHeadModel", "gpt2", phases=(Phase.FORWARD, Phase.TRAIN))
+    assert lacking((BERT, MINILM, trained), (Phase.FORWARD, Phase.TRAIN)) == {Phase.TRAIN: 2}
+    with pytest.raises(PlanError, match=r"none of the 3 chosen models has the phase generate \(they have: forward, tr"):
+        lacking((BERT, MINILM, trained), (Phase.GENERATE,))
+
+
 def test_vocabulary_words():
     assert words_of("mode", ["compiled", "compiled"], list(Mode)) == (Mode.COMPILED,)
     assert words_of("mode", [], (Mode.EAGER, Mode.COMPILED)) == (Mode.EAGER, Mode.COMPILED)
@@ -107,7 +145,7 @@ names = st.from_regex(r"[a-zA-Z0-9][\w.\-]{0,12}", fullmatch=True)
     st.sampled_from(Profile),
 )
 def test_a_case_is_found_again_by_its_id(model_type, model_class, model_id, phase, mode, dtype, profile):
-    case = Case(entry(model_type, model_class, model_id), phase, mode, dtype, profile)
+    case = Case(entry(model_type, model_class, model_id, phases=tuple(Phase)), phase, mode, dtype, profile)
     assert from_ids([case.id], [*ZOO, case.entry]) == (case,)
 
 

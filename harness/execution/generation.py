@@ -1,0 +1,82 @@
+"""Generation through `generate()` as users call it, with the tokens that one run chose given to all others.
+
+Two correct runs may choose different tokens where two are nearly as likely, and from there on nothing
+can be compared. So the first CPU run chooses freely and writes down what it chose; every other run is
+made to choose the same, and what is compared is what it would have chosen from: the logits of each
+step, and the cache after the last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import GenerationMixin, LogitsProcessor, LogitsProcessorList
+
+DECODE_STEPS = 8
+"""Steps that read the cache, after the prefill that fills it."""
+
+
+class WrongSteps(RuntimeError):
+    """A run takes another number of steps than the one whose tokens it is given."""
+
+
+class Teacher(LogitsProcessor):
+    """Writes down the tokens a run chooses (int64, one tensor a step), or makes a run choose those of another.
+
+    Works on whatever rows and vocabulary a generation loop hands to its logits processors.
+    """
+
+    def __init__(self, tokens: list[torch.Tensor] | None = None) -> None:
+        self._given = tokens
+        self.tokens: list[torch.Tensor] = []
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        """`scores` (rows, vocabulary) as they are, or with all but the given tokens at minus infinity."""
+        step = len(self.tokens)
+        if self._given is None:
+            self.tokens.append(scores.argmax(dim=-1).cpu())
+            return scores
+        if step >= len(self._given):
+            raise WrongSteps(f"generation takes a step {step + 1}; the reference took {len(self._given)}")
+        self.tokens.append(self._given[step])
+        forced = torch.full(scores.shape, -torch.inf, dtype=scores.dtype)
+        return forced.scatter_(-1, self._given[step].unsqueeze(-1), 0).to(scores.device)
+
+
+def generate(model: nn.Module, inputs: dict[str, Any], teacher: Teacher, static: bool) -> dict[str, Any]:
+    """A prefill and `DECODE_STEPS` cached steps; what was returned, logits in the model's own dtype.
+
+    `static` asks for the cache of fixed size that compiled generation needs, where the model can have one. The
+    library never compiles by itself here. Raises WrongSteps, and what the library raises.
+    """
+    returned = model.generate(
+        **inputs,
+        max_new_tokens=1 + DECODE_STEPS,
+        min_new_tokens=1 + DECODE_STEPS,
+        do_sample=False,
+        num_beams=1,
+        use_cache=True,
+        cache_implementation="static" if static else None,
+        disable_compile=True,
+        return_dict_in_generate=True,
+        output_logits=True,
+        logits_processor=LogitsProcessorList([teacher]),
+    )
+    result = {"sequences": returned} if isinstance(returned, torch.Tensor) else dict(returned)
+    if result.get("logits"):
+        # The library widens them to float32, which would judge a half type by float32's precision.
+        result["logits"] = [step.to(model.dtype) for step in result["logits"]]
+    return result
+
+
+def compile_steps(model: nn.Module, compiled: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+    """Put what `compiled` makes of them in place of the forward methods that generation loops call, prefill included.
+
+    A compiled module is no help: its `generate` is the module's own, which calls the module itself.
+    """
+    for part in model.modules():
+        if part is model or isinstance(part, GenerationMixin):
+            part.forward = compiled(part.forward)
