@@ -25,11 +25,6 @@ _SOURCES = (
     "harness/models/abilities.py",
     "model_lists/__init__.py",
 )
-    "harness/cases.py",
-    "harness/models/registered.py",
-    "harness/models/abilities.py",
-    "model_lists/__init__.py",
-)
 _DERIVING = "reading what transformers {} registers (once for each version, under a minute)"
 
 
