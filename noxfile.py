@@ -1,4 +1,4 @@
-"""Every way to run this project: `nox -s nightly`, `rerun`, `dashboard`, `tests`, `lint`, `bench`.
+"""Every way to run this project: `nox -s nightly`, `rerun`, `dashboard`, `tests`, `lint`, `bench`, `coverage`.
 
 Sessions run in the virtual environment that nox was started from, after installing the project into
 it at the versions of constraints.txt: torch alone is too large to keep once per session.
@@ -73,3 +73,12 @@ def bench(session: nox.Session) -> None:
     _install(session)
     for name in session.posargs or ["overhead", "versus_fresh_process"]:
         _python(session, f"benchmarks/{name}.py")
+
+
+@nox.session
+def coverage(session: nox.Session) -> None:
+    """The figures over everything transformers registers, hours on two cores: coverage, verdicts, liveness."""
+    _install(session)
+    _zoo(session, "coverage", "--pairs")
+    _python(session, "benchmarks/architectures.py")
+    _zoo(session, "liveness")

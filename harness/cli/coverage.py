@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness.cli import options
+from harness.cli import options, survey
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,8 +53,12 @@ def coverage(
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write a CSV, one row each.")] = None,
     workers: options.Workers = None,
+    store: options.Store = None,
 ) -> None:
-    """Build, feed and run every architecture that transformers registers on CPU. No list and no backend is used."""
+    """Build, feed and run every architecture that transformers registers on CPU. No list and no backend is used.
+
+    What a sweep without --only finds is kept in the results store.
+    """
     os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"  # before torch: a sweep on CPU needs no backend
     os.environ["HF_HUB_OFFLINE"] = "1"
     from rich.console import Console
@@ -85,6 +89,8 @@ def coverage(
         if out is not None:
             _write(out, rows)
         _show(rows, console, pairs)
+    if not only:
+        survey.keep("coverage", store, rows, {"pairs": pairs}, console)
 
 
 def _check(only: list[str], valid: list[str], error: type[Exception], unknown) -> None:
