@@ -59,21 +59,27 @@ _WIDTHS = re.compile(
 _INNERS = re.compile(
     r"intermediate_size|\w*ffn_dim|d_ff|hidden_dim|ffn_hidden_size|n_inner|block_ff_dim|\w+_intermediate_size"
 )
-_LAYERS = re.compile(r"(\w+_)?(num_hidden_layers|num_layers|n_layers?|depth)|(encoder|decoder)_layers|num_\w+_layers")
+_LAYERS = re.compile(
+    r"(\w+_)?(num_hidden_layers|num_layers|n_layers?|depth)|layers|(encoder|decoder)_layers|num_\w+_layers"
+)
 _HEADS = re.compile(r"(\w+_)?(num_attention_heads|attention_heads|num_heads|n_heads?|attn_heads)")
 _KEY_HEADS = re.compile(r"(\w+_)?(num_key_value_heads|num_kv_heads|num_key_heads|n_kv_heads?)")
 _EXPERTS = re.compile(r"num_experts|num_local_experts|n_routed_experts|moe_num_experts")
 _TOP_K = re.compile(r"num_experts_per_tok(en)?|moe_topk|moe_k|top_k_experts|experts_per_token")
 _WINDOWS = re.compile(
-    r"sliding_window|local_attention|attention_window(_size)?|(mamba_)?chunk_size|attention_chunk_size|block_size"
+    r"sliding_window(_size)?|local_attention(_window_len)?|attention_window(_size)?|keep_window_size"
+    r"|(mamba_)?chunk_size|attention_chunk_size|block_size"
 )
 _POSITIONS = re.compile(r"max_position_embeddings|n_positions|max_(source|target)_positions")
 _PATTERNS = re.compile(r"(\w+_)?(layer|block)s?_types?|layers_block_type|hybrid_layer_pattern")
 _LAYER_INDICES = re.compile(
-    r"\w*(layer_(ind(ic|ex)es|idxs?|ids)|layers?_idxs?|_idxs|_(indexes|indices)|attention_layers)"
+    r"\w*(layer_(ind(ic|ex)es|idxs?|ids)|layers?_idxs?|_idxs|_(indexes|indices)|attention_layers|mlp_only_layers"
+    r"|look_(ahead|backward)_layers)"
 )
+_KINDS_BY_INDEX = re.compile(r"\w*(att|window|hybrid|mlp_only|look_)\w*")
+"""Those lists of layers that are built differently; the others are layers whose outputs are taken."""
 _SIZES = re.compile(r"\w*(dim|size|channels|width|features|groups)")
-_TOKENS = re.compile(r"\w*_token_(id|index)|\w+_token_ids|begin_suppress_tokens|suppress_tokens")
+_TOKENS = re.compile(r"\w*_token_(id|index)|\w+_token_ids|(im|codec)_\w+_id|begin_suppress_tokens|suppress_tokens")
 _STAGE_WIDTHS = re.compile(
     r"hidden_sizes|embed_dims?|neck_hidden_sizes|encoder_hidden_sizes|decoder_hidden_sizes|fusion_hidden_sizes"
     r"|embed_dim_per_stage|backbone_channel_list"
@@ -91,8 +97,7 @@ def reduced_config(config_class: type[PreTrainedConfig], recipe: Recipe) -> PreT
     Raises UnreducibleConfig where the config class refuses the values.
     """
     try:
-        original = config_class(**recipe.config) if not _nested(recipe.config) else _with_facts(config_class, recipe)
-        raw = original.to_dict()
+        raw = original_config(config_class, recipe).to_dict()
         small = _reduce(raw, config_class)
         _follow(raw, small)
         _scale_grids(raw, small)
@@ -102,12 +107,19 @@ def reduced_config(config_class: type[PreTrainedConfig], recipe: Recipe) -> PreT
         raise UnreducibleConfig(f"{config_class.__name__} refuses its reduced values: {_line(error)}") from error
 
 
+def original_config(config_class: type[PreTrainedConfig], recipe: Recipe) -> PreTrainedConfig:
+    """The architecture's own defaults with the recipe's facts, unreduced. Raises what the config class raises."""
+    if not _nested(recipe.config):
+        return config_class(**recipe.config)
+    try:
+        defaults = config_class().to_dict()
+    except (ValueError, StrictDataclassError):
+        return config_class(**recipe.config)  # the facts mend defaults that the class itself refuses
+    return config_class.from_dict(_merged(defaults, recipe.config))
+
+
 def _nested(facts: dict[str, Any]) -> bool:
     return any(isinstance(value, dict) for value in facts.values())
-
-
-def _with_facts(config_class: type[PreTrainedConfig], recipe: Recipe) -> PreTrainedConfig:
-    return config_class.from_dict(_merged(config_class().to_dict(), recipe.config))
 
 
 def _merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
@@ -214,8 +226,15 @@ def _is_pattern(key: str, value: Any, own: dict[str, Any]) -> bool:
     if _PATTERNS.fullmatch(key):
         return True
     count = _original_layers(own)
-    staged = key == "depths" or any(sizes.fullmatch(key) for sizes in (_STAGE_WIDTHS, _STAGE_HEADS, _LAYER_INDICES))
+    if _every_layer(value, own):
+        return False
+    staged = len(value) == len(own.get("depths") or ()) or any(sizes.fullmatch(key) for sizes in (_STAGE_WIDTHS, _STAGE_HEADS, _LAYER_INDICES))
     return count is not None and count > LAYERS and len(value) == count and not staged
+
+
+def _every_layer(value: list[Any] | tuple[Any, ...], own: dict[str, Any]) -> bool:
+    """Does this list number all layers?"""
+    return list(value) == list(range(_original_layers(own) or 0))
 
 
 def _original_layers(own: dict[str, Any]) -> int | None:
@@ -242,6 +261,8 @@ def _rule(key: str, value: Any, own: dict[str, Any], layers: int) -> Any:
     if key == "per_layer_config" and isinstance(value, dict):
         return _deviations(value, own, layers)
     if isinstance(value, dict):
+        if key == "compress_rates":
+            return {kind: min(rate, WINDOW) for kind, rate in value.items()}
         return _rope(value, own) if "rope" in key else value
     if isinstance(value, list | tuple):
         return _list_rule(key, list(value), own, layers)
@@ -258,11 +279,16 @@ def _rule(key: str, value: Any, own: dict[str, Any], layers: int) -> Any:
 
 def _deviations(value: dict[str, Any], own: dict[str, Any], layers: int) -> dict[str, Any]:
     """What single layers do differently, moved from the first original layer of a kind to the layer that shows it."""
-    pattern = next((own[key] for key in ("layer_types", "mlp_layer_types") if own.get(key)), None)
-    chosen = [pattern.index(kind) for kind in _kinds(pattern)] if pattern else list(map(int, value))
+    patterns = [own[key] for key in ("layer_types", "mlp_layer_types") if own.get(key)]
+    originals = list(zip(*patterns, strict=True)) or list(map(int, value))
     result = {}
     for index in range(layers):
-        changes = value.get(f"{chosen[index % len(chosen)]:02d}") or value.get(str(chosen[index % len(chosen)]))
+        if patterns:
+            kind = tuple(kinds[index % len(kinds)] for kinds in map(_kinds, patterns))
+            chosen = originals.index(kind) if kind in originals else patterns[0].index(kind[0])
+        else:
+            chosen = originals[index % len(originals)]
+        changes = value.get(f"{chosen:02d}") or value.get(str(chosen))
         if changes:
             result[f"{index:02d}"] = {
                 key: _deviation(key, item, own, own | changes, layers) for key, item in changes.items()
@@ -270,12 +296,19 @@ def _deviations(value: dict[str, Any], own: dict[str, Any], layers: int) -> dict
     return result
 
 
+def _selected(key: str, value: int, own: dict[str, Any], layers: int) -> int:
+    """Keys that sparse attention selects: fewer than there are, which is few where it selects among compressed ones."""
+    return min(value, 2 if "compress_rates" in own else WINDOW)
+
+
 def _deviation(key: str, value: Any, own: dict[str, Any], layer: dict[str, Any], layers: int) -> Any:
-    """A layer's own value, reduced; one that was larger than the others' stays larger."""
+    """A layer's own value, reduced; one that was larger or smaller than the others' stays so."""
     usual = _rule(key, own.get(key), own, layers)
     reduced = _rule(key, value, layer, layers)
     if type(value) is int and type(usual) is int and value > own[key] and reduced <= usual:
         return 2 * usual
+    if type(value) is int and type(usual) is int and value < own[key] and reduced >= usual:
+        return 3 * usual // 4 if _EXPERTS.fullmatch(key) else usual // 2
     return reduced
 
 
@@ -329,10 +362,22 @@ def _expand(own: dict[str, Any]) -> int:
 
 def _head_dim(key: str, value: int, own: dict[str, Any], layers: int) -> int:
     if "qk_rope_head_dim" in own:
-        return {own["qk_rope_head_dim"]: ROTARY, own.get("qk_head_dim"): HEAD + ROTARY}.get(value, HEAD)
+        rotary = _rotary_part(own)
+        return {own["qk_rope_head_dim"]: rotary, own.get("qk_head_dim"): HEAD + rotary}.get(value, HEAD)
     stream, heads = own.get("hidden_size") or own.get("d_model"), own.get("num_attention_heads")
     wider = isinstance(heads, int) and isinstance(stream, int) and heads * value != stream
     return 2 * HEAD if wider and "state_size" not in own else HEAD
+
+
+def _rotary_part(own: dict[str, Any]) -> int:
+    """Rotated elements of a head in low-rank attention: half as many as the others, or just as many."""
+    return HEAD if own["qk_rope_head_dim"] == own.get("qk_nope_head_dim") else ROTARY
+
+
+def _value_dim(key: str, value: int, own: dict[str, Any], layers: int) -> int:
+    """Elements of a head's values; more than of its keys where it was so."""
+    keys = own.get("linear_key_head_dim" if key.startswith("linear") else "qk_nope_head_dim")
+    return 2 * HEAD if keys is not None and value > keys else HEAD if value else value
 
 
 def _experts(key: str, value: int, own: dict[str, Any], layers: int) -> int:
@@ -349,7 +394,13 @@ def _to(number: int) -> Callable[[str, int, dict[str, Any], int], int]:
 
 
 def _layer_rule(key: str, value: int, own: dict[str, Any], layers: int) -> int:
-    return min(value, layers)
+    stages = own.get("depths")
+    return value if isinstance(stages, list | tuple) and value == len(stages) else min(value, layers)
+
+
+def _sharing(key: str, value: int, own: dict[str, Any], layers: int) -> int:
+    """Last layers that use the keys and values of others: all of them, or half."""
+    return layers if value == _original_layers(own) else min(value, layers // 2)
 
 
 def _positions(key: str, value: int, own: dict[str, Any], layers: int) -> int:
@@ -397,13 +448,14 @@ _NUMBERS: tuple[tuple[re.Pattern[str], Callable[[str, Any, dict[str, Any], int],
         ("num_groups|group_norm_num_groups", _at_most(4)),
         ("embedding_size", _embedding),
         ("embed_dim", _stage_base),
-        ("head_dim|kv_channels|attention_head_dim|d_head", _head_dim),
-        ("d_kv|mamba_d_head|mamba_head_dim|linear_(key|value)_head_dim|qk_nope_head_dim|v_head_dim", _to(HEAD)),
-        ("qk_rope_head_dim", _to(ROTARY)),
-        ("qk_head_dim", _to(HEAD + ROTARY)),
+        ("(swa_|cross_)?head_dim|kv_channels|attention_head_dim|d_head", _head_dim),
+        ("d_kv|mamba_d_head|mamba_head_dim|linear_key_head_dim|qk_nope_head_dim", _to(HEAD)),
+        ("v_head_dim|linear_value_head_dim", _value_dim),
+        ("qk_rope_head_dim", lambda key, value, own, layers: _rotary_part(own) if value else value),
+        ("qk_head_dim", lambda key, value, own, layers: HEAD + _rotary_part(own)),
         ("q_lora_rank|kv_lora_rank|o_lora_rank", _at_most(RANK)),
         ("query_pre_attn_scalar", lambda key, value, own, layers: 2 * HEAD),
-        ("num_hidden_groups|num_pooler_layers", _at_most(1)),
+        ("num_hidden_groups", _at_most(1)),
         ("mamba_d_ssm", lambda key, value, own, layers: _expand(own) * WIDTH),
         ("linear_num_value_heads", _at_most(HEADS)),
         (_KEY_HEADS, _key_heads),
@@ -417,9 +469,15 @@ _NUMBERS: tuple[tuple[re.Pattern[str], Callable[[str, Any, dict[str, Any], int],
         ("num_filters", _at_most(8)),
         ("topk_group", _at_most(1)),
         ("first_k_dense_replace", _at_most(1)),
-        (r"decoder_sparse_step|\w+_layer_period|\w+_interval", _at_most(2)),
+        (r"\w+_sparse_step|sliding_window_pattern|\w+_layer_period|\w+_interval|n_layers_per_\w+", _at_most(2)),
+        ("moe_layer_end_index", lambda key, value, own, layers: min(value, layers - 1)),
+        ("index_topk", _selected),
+        ("index_topk_blocks", _at_most(2)),
+        ("index_block_size|index_kpool", _at_most(WINDOW // 2)),
+        ("index_head_dim", _at_most(2 * HEAD)),
+        (r"num_sparse_\w+_layers", lambda key, value, own, layers: min(value, layers // 2)),
         (r"\w+_layer_offset", _offset),
-        ("num_kv_shared_layers", lambda key, value, own, layers: min(value, layers // 2)),
+        ("num_kv_shared_layers", _sharing),
         ("num_nextn_predict_layers|num_feat_extract_layers|num_adapter_layers", lambda key, value, own, layers: value),
         (_LAYERS, _layer_rule),
         (_WINDOWS, _at_most(WINDOW)),
@@ -447,6 +505,8 @@ def _list_rule(key: str, value: list[Any], own: dict[str, Any], layers: int) -> 
     numbers = all(isinstance(item, int | float) and not isinstance(item, bool) for item in value)
     if not value or not numbers:
         return value
+    if _every_layer(value, own):
+        return list(range(layers))
     if key in ("blocks_per_stage", "depths", "num_block_repeats", "stage_num_blocks"):
         return [min(item, LAYERS) for item in value]
     if _STAGE_HEADS.fullmatch(key):
@@ -463,22 +523,28 @@ def _list_rule(key: str, value: list[Any], own: dict[str, Any], layers: int) -> 
         return [_patch(key, item, own, layers) for item in value]
     if key == "tubelet_size":
         return [value[0], *(_patch(key, item, own, layers) for item in value[1:])]
-    if key == "mlp_only_layers":
-        return [item for item in value if item < layers]
     if key.endswith("out_indices") and _original_layers(own) is None:
         return value  # of stages, which all stay
     if key.endswith("out_indices"):
         first = layers - len(value) + (key == "out_indices")  # a backbone counts its embeddings as the first
         return list(range(first, first + len(value)))
-    if _LAYER_INDICES.fullmatch(key) and max(value) >= layers:
-        count = max(_original_layers(own) or 0, max(value) + 1)
-        return sorted({item * layers // count for item in value})
+    if _LAYER_INDICES.fullmatch(key) and (max(value) >= layers or _KINDS_BY_INDEX.fullmatch(key)):
+        return _picked(value, own, layers, _KINDS_BY_INDEX.fullmatch(key) is not None)
     if _TOKENS.fullmatch(key):
         return value
     for pattern in (_WINDOWS, _LAYERS, _INNERS, _WIDTHS):
         if pattern.fullmatch(key):
             return [_rule(key, item, own, layers) for item in value]
     return value
+
+
+def _picked(value: list[int], own: dict[str, Any], layers: int, kinds: bool) -> list[int]:
+    """Layers picked by their numbers, at the same height; where they are of a kind of their own, others remain."""
+    count = max(_original_layers(own) or 0, max(value) + 1)
+    picked = sorted({item * layers // count for item in value})
+    if kinds and len(picked) == layers and len(set(value)) < count:
+        return picked[:-1] if 0 in value else picked[1:]
+    return picked
 
 
 def _stage_widths(value: list[Any], own: dict[str, Any]) -> list[int]:
@@ -498,7 +564,7 @@ def _rope(value: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
         elif key == "mrope_section":
             result[key] = _proportional(item, _rotated(value, own) // 2)
         elif key == "partial_rotary_factor" and _is_rotary_share(item, own):
-            result[key] = ROTARY / (HEAD + ROTARY)
+            result[key] = _rotary_part(own) / (HEAD + _rotary_part(own))
         elif key in ("short_factor", "long_factor"):
             half = _rotated(value, own) // 2
             result[key] = [item[index * len(item) // half] for index in range(half)]
