@@ -25,7 +25,7 @@ from model_lists import ListError
 
 FOLDER = Path(__file__).parent / "recipes"
 INPUT_KEYS = {
-    "image_size": "height and width of pictures, pixels",
+    "image_size": "height and width of pictures, pixels: one number, or both",
     "single_image_size": "the same for the `single` profile",
     "image_tokens": "placeholder tokens per picture",
     "pictures": "pictures of a row, as one more dimension",
@@ -41,6 +41,7 @@ INPUT_KEYS = {
     "text_only": "1 where the sounds that a model may take beside its text are left out",
     "text_length": "tokens of a text",
 }
+_PAIRS = ("image_size", "single_image_size")
 _KINDS = {"uniform": ("low", "high"), "log-uniform": ("low", "high"), "normal": ("mean", "std")}
 
 
@@ -60,7 +61,7 @@ class Recipe:
 
     config: dict[str, Any] = field(default_factory=dict)
     reduced: dict[str, Any] = field(default_factory=dict)
-    inputs: dict[str, int] = field(default_factory=dict)
+    inputs: dict[str, int | list[int]] = field(default_factory=dict)
     weights: tuple[WeightRule, ...] = ()
 
 
@@ -82,7 +83,8 @@ def load_recipe(model_type: str, folder: Path = FOLDER) -> Recipe:
     inputs = data.get("inputs", {})
     _known(path, "[inputs]", inputs, INPUT_KEYS)
     for key, value in inputs.items():
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        numbers = value if isinstance(value, list) and key in _PAIRS and len(value) == 2 else [value]
+        if not all(isinstance(number, int) and not isinstance(number, bool) and number > 0 for number in numbers):
             raise ListError(f"{path}: inputs.{key} is {value!r}; valid: a positive whole number ({INPUT_KEYS[key]})")
     rules = data.get("weights", [])
     if not isinstance(rules, list):

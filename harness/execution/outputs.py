@@ -21,7 +21,7 @@ class OutputError(TypeError):
 def leaves(output: Any) -> dict[str, torch.Tensor]:
     """Every result in a model output by its path (`logits`, `past_key_values.0.keys`), in order.
 
-    Accepts tensors, mappings (ModelOutput), sequences, dataclasses, caches, numbers and None, nested.
+    Accepts tensors, mappings (ModelOutput), sequences, sets, dataclasses, caches, numbers and None, nested.
     Numbers become 0-d tensors on CPU: they are results too. Raises OutputError for anything else.
     """
     return {path: x if isinstance(x, torch.Tensor) else torch.tensor(x) for path, x in _results(output)}
@@ -54,6 +54,8 @@ def _walk(path: str, value: Any) -> Iterator[tuple[str, torch.Tensor | float]]:
         case list() | tuple():
             for number, item in enumerate(value):
                 yield from _walk(_join(path, number), item)
+        case set() | frozenset():
+            yield from _walk(path, sorted(value))
         case _ if dataclasses.is_dataclass(value):
             for field in dataclasses.fields(value):
                 yield from _walk(_join(path, field.name), getattr(value, field.name))

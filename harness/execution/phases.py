@@ -8,8 +8,9 @@ from typing import Any
 import torch
 
 from harness.cases import Phase
-from harness.execution import generation, training
+from harness.execution import generation, sessions, training
 from harness.execution.generation import Teacher
+from harness.inputs import nested
 
 
 def run(
@@ -31,6 +32,8 @@ def run(
     match phase:
         case Phase.FORWARD:
             with torch.no_grad():
+                if sessions.NAME in inputs:
+                    return [model(**call) for call in sessions.calls(inputs)]
                 return model(**inputs)
         case Phase.GENERATE:
             with torch.no_grad():
@@ -50,16 +53,8 @@ def compiled(phase: Phase, model: torch.nn.Module, compiler: Callable[..., Any])
 def moved(inputs: dict[str, Any], device: str) -> dict[str, Any]:
     """`inputs` with every tensor copied to `device`, nested lists, tuples and dicts included."""
 
-    def move(value: Any) -> Any:
-        match value:
-            case torch.Tensor():
-                # a clone, so that an in-place change by the model cannot reach the next run's inputs
-                return value.to(device) if value.device.type != device else value.clone()
-            case dict():
-                return {key: move(item) for key, item in value.items()}
-            case list() | tuple():
-                return type(value)(move(item) for item in value)
-            case _:
-                return value
+    def move(tensor: torch.Tensor) -> torch.Tensor:
+        # a clone, so that an in-place change by the model cannot reach the next run's inputs
+        return tensor.to(device) if tensor.device.type != device else tensor.clone()
 
-    return move(inputs)
+    return nested.mapped(inputs, move)

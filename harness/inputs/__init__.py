@@ -11,7 +11,7 @@ import torch
 import transformers
 
 from harness.cases import Dtype, Entry, Phase, Profile, Weights
-from harness.inputs import audio, decisions, multimodal, text, time_series, video, vision
+from harness.inputs import audio, decisions, multimodal, nested, sessions, text, time_series, video, vision
 from harness.inputs.companions import companions
 from harness.inputs.request import InputError, Maker, Request
 from model_lists import ListError
@@ -35,6 +35,8 @@ def make(
 
     They are those of the model's forward method. For `Phase.GENERATE` a decoder beside an encoder gets no text to
     begin with, for `Phase.TRAIN` labels are added.
+
+    Tensors may also lie in plain data, of which `harness.execution` makes the argument (see `sessions`).
 
     `config` is the loaded model's own. `padded` is batch 2 with padding in the second row where the model takes
     an attention mask (left for models that generate from a prompt, right for others); `single` is batch 1 of
@@ -76,23 +78,20 @@ def make(
 def digest(inputs: dict[str, Any]) -> str:
     """sha256 (hex) over every input's name, shape, dtype and bytes, whatever the order of the inputs."""
     result = hashlib.sha256()
-    for name in sorted(inputs):
-        value = inputs[name]
-        if isinstance(value, torch.Tensor):
-            result.update(f"{name}:{tuple(value.shape)}:{value.dtype}:".encode())
-            result.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
-        else:
-            result.update(f"{name}:{value!r}:".encode())
+    for top in sorted(inputs):
+        for name, value in nested.leaves(top, inputs[top]):
+            if isinstance(value, torch.Tensor):
+                result.update(f"{name}:{tuple(value.shape)}:{value.dtype}:".encode())
+                result.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+            else:
+                result.update(f"{name}:{value!r}:".encode())
     return result.hexdigest()
 
 
 def cast(inputs: dict[str, Any], dtype: Dtype | str) -> dict[str, Any]:
-    """The inputs with floating-point tensors in `dtype` (torch's name); everything else as it is."""
+    """The inputs with floating-point tensors in `dtype` (torch's name), nested ones too; everything else as it is."""
     target = getattr(torch, str(dtype))
-    return {
-        name: value.to(target) if isinstance(value, torch.Tensor) and value.is_floating_point() else value
-        for name, value in inputs.items()
-    }
+    return nested.mapped(inputs, lambda tensor: tensor.to(target) if tensor.is_floating_point() else tensor)
 
 
 def _main(declared: str | list[str], names: frozenset[str]) -> str:
@@ -105,6 +104,8 @@ def _main(declared: str | list[str], names: frozenset[str]) -> str:
 
 def _maker(request: Request) -> Maker:
     """The modality's maker, by what the model calls its main input and what its config describes."""
+    if "inference_session" in request.names:
+        return sessions.session
     has_text, has_pixels = "input_ids" in request.names, "pixel_values" in request.names and not request.blind()
     if has_text and has_pixels:
         marked = request.anywhere("image_token_id", "image_token_index") is not None

@@ -33,7 +33,7 @@ class Request:
     main: str
     profile: Profile
     seed: int
-    numbers: dict[str, int]
+    numbers: dict[str, Any]
     generates: bool
     phase: Phase
 

@@ -131,27 +131,39 @@ def _merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-def _reduce(raw: dict[str, Any], config_class: type[PreTrainedConfig] | None) -> dict[str, Any]:
-    """The reduced form of one config and, recursively, of the configs inside it."""
+def _reduce(
+    raw: dict[str, Any], config_class: type[PreTrainedConfig] | None, flags: frozenset[str] = frozenset()
+) -> dict[str, Any]:
+    """The reduced form of one config and, recursively, of the configs inside it.
+
+    `flags` are names that the config around it knows of this one, beside those that its class does.
+    """
     known = {field.name for field in dataclasses.fields(config_class)} if config_class else set(raw)
     known |= {
         "model_type",
         *getattr(config_class, "sub_configs", {}),
         *getattr(config_class, "attribute_map", {}).values(),
     }
+    known |= {key for key, value in raw.items() if type(value) is int and _settable(config_class, key)}
     if "stage_names" in raw:
         known.add("out_indices")  # of a backbone; the names of these stages follow from it
-    known.add("per_layer_config")
+    known |= {"per_layer_config", *flags}
     # A config class computes some values from others; those it shall compute again.
     own = {key: value for key, value in raw.items() if key in known}
     layers = _layer_count(own)
     result = {}
     for key, value in own.items():
         if isinstance(value, dict) and "model_type" in value:
-            result[key] = _reduce(value, _class_of(key, value, config_class))
+            result[key] = _reduce(value, _class_of(key, value, config_class), _flags(key, config_class))
         else:
             result[key] = _rule(key, value, own, layers)
     return result
+
+
+def _settable(config_class: type[PreTrainedConfig] | None, key: str) -> bool:
+    """Is it a property of the class that can be set, as a size that several parts share?"""
+    found = getattr(config_class, key, None)
+    return isinstance(found, property) and found.fset is not None
 
 
 def _follow(raw: dict[str, Any], small: dict[str, Any]) -> None:
@@ -204,6 +216,12 @@ def _class_of(key: str, raw: dict[str, Any], parent: type[PreTrainedConfig] | No
         return CONFIG_MAPPING[raw["model_type"]]
     declared = getattr(parent, "sub_configs", {}).get(key)
     return declared if declared is not None and hasattr(declared, "model_type") else None
+
+
+def _flags(key: str, parent: type[PreTrainedConfig] | None) -> frozenset[str]:
+    """Flags that `parent` sets in its part `key` by default, fields of the part's class or not."""
+    spec = getattr(parent, "sub_configs_defaults", {}).get(key)
+    return frozenset(name for name, value in getattr(spec, "init_kwargs", {}).items() if isinstance(value, bool))
 
 
 def _layer_count(own: dict[str, Any]) -> int:
@@ -419,6 +437,8 @@ def _picture(key: str, value: int, own: dict[str, Any], layers: int) -> int:
     staged = any(_STAGE_WIDTHS.fullmatch(name) or name in ("depths", "embed_dims") for name in own)
     if "tubelet_size" in own and isinstance(own["tubelet_size"], list | tuple):
         patch = own["tubelet_size"][-1]
+    if windows := own.get("num_windows"):  # as many windows as their number's root along each side
+        return min(value, windows * math.isqrt(windows))
     if staged and patch and "window_size" in own:
         return min(value, patch * 2 ** (len(own["depths"]) - 1) * SHIFTED_WINDOW)
     if (staged and "backbone_out_indices" not in own) or not patch:

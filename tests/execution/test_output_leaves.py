@@ -36,6 +36,7 @@ def cache() -> DynamicCache:
         (BaseModelOutputWithPast(last_hidden_state=X, hidden_states=(X,)), ["last_hidden_state", "hidden_states.0"]),
         (Plain(X), ["scores"]),
         ({"loss": 0.5, "count": 3, "done": True, "note": "text"}, ["loss", "count", "done"]),
+        ({"ids": {7, 3}}, ["ids.0", "ids.1"]),
         (None, []),
         ([], []),
     ],

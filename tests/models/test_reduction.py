@@ -95,6 +95,34 @@ def test_special_tokens_stay_distinct_and_the_same_in_nested_configs():
     assert max(tokens) < config.text_config.vocab_size
 
 
+@pytest.mark.parametrize(
+    ("model_type", "names"),
+    [
+        ("qwen2_5_vl_vision", ("fullatt_block_indexes", "depth")),
+        ("sam_vision_model", ("global_attn_indexes", "num_hidden_layers")),
+        ("mllama_text_model", ("cross_attention_layers", "num_hidden_layers")),
+        ("lw_detr_vit", ("window_block_indices", "num_hidden_layers")),
+    ],
+)
+def test_layers_that_are_listed_stay_some_of_all(model_type, names):
+    listed, count = names
+    facts = {"window_block_indices": [0, 1, 3, 6, 7, 9, 10]} if model_type == "lw_detr_vit" else {}
+    config = reduced_config(CONFIG_MAPPING[model_type], Recipe(config=facts))
+    assert 0 < len(getattr(config, listed)) < getattr(config, count)
+
+
+def test_flags_that_a_whole_gives_its_part_stay():
+    config = reduced_config(CONFIG_MAPPING["chmv2"], load_recipe("chmv2"))
+    assert config.backbone_config.return_class_token is True
+
+
+def test_a_size_that_parts_share_is_reduced_in_all_of_them():
+    config = reduced_config(CONFIG_MAPPING["sam3_tracker_video"], load_recipe("sam3_tracker_video"))
+    sizes = (config.image_size, config.vision_config.image_size, config.prompt_encoder_config.image_size)
+    assert len(set(sizes)) == 1
+    assert sizes[0] <= 64
+
+
 def test_values_the_class_refuses_are_one_line():
     with pytest.raises(UnreducibleConfig) as caught:
         reduced_config(CONFIG_MAPPING["bert"], Recipe(reduced={"hidden_size": "wide"}))

@@ -1,0 +1,77 @@
+"""Videos that a model follows frame by frame, with a session for its memory and for what it is asked about."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import torch
+import transformers
+
+from harness.inputs.request import InputError, Request
+from harness.inputs.text import ordinary_tokens
+from harness.inputs.vision import channels, size
+
+FRAMES = 3
+"""The prompts belong to the first; the others are what a memory is for."""
+SINGLE_FRAMES = 2
+WORDS = 6
+CLICK, NOT_HERE, CORNER, OPPOSITE = 1, 0, 2, 3
+"""Labels of points in prompts, as the models of this kind number them: of the object or not, corners of its box."""
+
+
+def session(request: Request) -> dict[str, Any]:
+    """`inference_session` as plain data, which `harness.execution.sessions` opens; all floats are float32.
+
+    `class` is the session's class in transformers, `video` (frames, channels, height, width), and `prompts` those of
+    the first frame: either an object with `points` (1, 1, points, 2) in pixels and their int32 `labels`
+    (1, 1, points), an object with a `mask` (1, 1, height, width) of zeros and ones, or a text with int64 `input_ids`
+    and `attention_mask` (1, words). `padded` has two prompts, `single` one.
+    """
+    name = _class_name(request)
+    height, width = side(request)
+    frames = FRAMES if request.padded else SINGLE_FRAMES
+    video = request.normal("video", frames, channels(request, request.vision()), height, width)
+    asked = _texts if hasattr(getattr(transformers, name), "add_prompt") else _places
+    prompts = asked(request, height, width)[: request.batch]
+    return {"inference_session": {"class": name, "video": video, "prompts": prompts}}
+
+
+def side(request: Request) -> tuple[int, int]:
+    """Height and width of the frames, pixels: the outermost size that the configs name."""
+    named = request.anywhere("image_size")
+    if named is None:
+        return size(request, request.vision())
+    return (named, named) if isinstance(named, int) else tuple(named)
+
+
+def _class_name(request: Request) -> str:
+    declared = inspect.signature(request.model_class.forward).parameters["inference_session"].annotation
+    name = declared if isinstance(declared, str) else declared.__name__
+    if not hasattr(transformers, name):
+        raise InputError(f"{request.model}: transformers has no class {name}, which its sessions are of")
+    return name
+
+
+def _places(request: Request, height: int, width: int) -> list[dict[str, Any]]:
+    """An object with a box around it and clicks on and beside it, and one with a click; for `single` one's mask."""
+    if not request.padded:
+        mask = torch.zeros(1, 1, height, width)
+        mask[..., height // 2 :, : width // 2] = 1
+        return [{"object": 1, "mask": mask}]
+    boxed = [(0.2, 0.3, CORNER), (0.7, 0.8, OPPOSITE), (0.5, 0.5, CLICK), (0.1, 0.9, NOT_HERE)]
+    return [_points(1, boxed, height, width), _points(2, [(0.8, 0.2, CLICK)], height, width)]
+
+
+def _points(number: int, points: list[tuple[float, float, int]], height: int, width: int) -> dict[str, Any]:
+    places = torch.tensor([[[[across * width, down * height] for across, down, _ in points]]])
+    labels = torch.tensor([[[label for _, _, label in points]]], dtype=torch.int32)
+    return {"object": number, "points": places, "labels": labels}
+
+
+def _texts(request: Request, height: int, width: int) -> list[dict[str, Any]]:
+    """Two texts, the second padded as the first is longer."""
+    words = [ordinary_tokens(request, f"prompt.{row}", WORDS)[None] for row in range(2)]
+    masks = [torch.ones(1, WORDS, dtype=torch.long) for _ in words]
+    masks[1][:, WORDS // 2 :] = 0
+    return [{"input_ids": ids, "attention_mask": mask} for ids, mask in zip(words, masks, strict=True)]
