@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from huggingface_hub.errors import StrictDataclassError
+from huggingface_hub.errors import StrictDataclassClassValidationError, StrictDataclassError
 from transformers import CONFIG_MAPPING
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ WINDOW = 8
 """Attention windows, chunks and blocks: shorter than the shortest text of `harness.inputs` (13 tokens)."""
 EXPERTS = 4
 STATE = 16
+CODEC_WIDTH = 8
+"""Channels of a codec's first convolutions."""
 MELS = 32
 FRAMES = 4
 PATCHES = 4
@@ -107,7 +109,11 @@ def _nested(facts: dict[str, Any]) -> bool:
 
 
 def _with_facts(config_class: type[PreTrainedConfig], recipe: Recipe) -> PreTrainedConfig:
-    return config_class.from_dict(_merged(config_class().to_dict(), recipe.config))
+    try:
+        defaults = config_class().to_dict()
+    except StrictDataclassClassValidationError:  # a class that refuses its own defaults
+        defaults = {}
+    return config_class.from_dict(_merged(defaults, recipe.config))
 
 
 def _merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
@@ -308,6 +314,11 @@ def _heads(key: str, value: int, own: dict[str, Any], layers: int) -> int:
     return 2 ** int(math.log2(min(value, HEADS)))
 
 
+def _codec_width(key: str, value: int, own: dict[str, Any], layers: int) -> int:
+    """First width of a codec's encoder, doubled wherever it samples down; elsewhere a width like others."""
+    return min(value, CODEC_WIDTH) if "downsampling_ratios" in own else _width(key, value, own, layers)
+
+
 def _key_heads(key: str, value: int, own: dict[str, Any], layers: int) -> int:
     queries = [own[name] for name in own if _HEADS.fullmatch(name) and isinstance(own[name], int)]
     partner = own.get(key.replace("key_heads", "value_heads")) if "key_heads" in key else None
@@ -396,6 +407,7 @@ _NUMBERS: tuple[tuple[re.Pattern[str], Callable[[str, Any, dict[str, Any], int],
         ("mm_tokens_per_image", _at_most((PATCHES // 2) ** 2)),
         ("num_groups|group_norm_num_groups", _at_most(4)),
         ("embedding_size", _embedding),
+        ("encoder_hidden_size", _codec_width),
         ("embed_dim", _stage_base),
         ("head_dim|kv_channels|attention_head_dim|d_head", _head_dim),
         ("d_kv|mamba_d_head|mamba_head_dim|linear_(key|value)_head_dim|qk_nope_head_dim|v_head_dim", _to(HEAD)),
