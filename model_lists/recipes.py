@@ -38,7 +38,7 @@ INPUT_KEYS = {
     "mels_first": "1 where mel bins come before frames",
     "samples": "samples of an audio wave",
     "waves": "channels of an audio wave, as a dimension of its own",
-    "text_only": "1 where the sounds that a model may take beside its text are left out",
+    "either": "1 where a model takes either a text or a sound: `padded` has the sound",
     "text_length": "tokens of a text",
 }
 _PAIRS = ("image_size", "single_image_size")

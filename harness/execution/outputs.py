@@ -56,6 +56,8 @@ def _walk(path: str, value: Any) -> Iterator[tuple[str, torch.Tensor | float]]:
                 yield from _walk(_join(path, number), item)
         case set() | frozenset():
             yield from _walk(path, sorted(value))
+        case _ if "Cache" in type(value).__name__:  # of an architecture's own or a layer of it, with no common base
+            yield from _tensors_of(path, value)
         case _ if dataclasses.is_dataclass(value):
             for field in dataclasses.fields(value):
                 yield from _walk(_join(path, field.name), getattr(value, field.name))
@@ -63,13 +65,13 @@ def _walk(path: str, value: Any) -> Iterator[tuple[str, torch.Tensor | float]]:
             raise OutputError(f"cannot judge an output of type {type(value).__name__} at {path or 'the top'}")
 
 
-def _tensors_of(path: str, layer: Any) -> Iterator[tuple[str, torch.Tensor]]:
-    """Tensor state of one cache layer: keys and values, or convolution and recurrent states; no bookkeeping."""
-    for name, item in sorted(vars(layer).items()):
+def _tensors_of(path: str, holder: Any) -> Iterator[tuple[str, torch.Tensor]]:
+    """Tensor state of a cache or one layer of it: keys and values, or states of some kind; no bookkeeping."""
+    for name, item in sorted(vars(holder).items()):
         if name in _BOOKKEEPING or not isinstance(item, torch.Tensor | list | tuple | dict):
             continue
-        if name in _BY_TOKEN and isinstance(layer, StaticLayer) and isinstance(item, torch.Tensor):
-            item = _used(layer, item)
+        if name in _BY_TOKEN and isinstance(holder, StaticLayer) and isinstance(item, torch.Tensor):
+            item = _used(holder, item)
         yield from ((at, x) for at, x in _walk(_join(path, name), item) if isinstance(x, torch.Tensor))
 
 

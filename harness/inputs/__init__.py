@@ -11,13 +11,27 @@ import torch
 import transformers
 
 from harness.cases import Dtype, Entry, Phase, Profile, Weights
-from harness.inputs import audio, decisions, multimodal, nested, sessions, text, time_series, video, vision
+from harness.inputs import (
+    audio,
+    decisions,
+    drafts,
+    multimodal,
+    nested,
+    sessions,
+    spoken,
+    text,
+    time_series,
+    video,
+    vision,
+)
 from harness.inputs.companions import companions
 from harness.inputs.request import InputError, Maker, Request
 from model_lists import ListError
 from model_lists.recipes import load_recipe
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from transformers import PreTrainedConfig
 
 __all__ = ["InputError", "cast", "digest", "make"]
@@ -106,20 +120,32 @@ def _maker(request: Request) -> Maker:
     """The modality's maker, by what the model calls its main input and what its config describes."""
     if "inference_session" in request.names:
         return sessions.session
+    if {"input_ids", "marks", "question_type_ids"} <= request.names:
+        return decisions.questions
+    if "shared_kv_states" in request.names and request.look("backbone_hidden_size"):
+        return drafts.draft
     has_text, has_pixels = "input_ids" in request.names, "pixel_values" in request.names and not request.blind()
     if has_text and has_pixels:
         marked = request.anywhere("image_token_id", "image_token_index") is not None
         return multimodal.placeholders if marked else multimodal.text_and_picture
-    sounds = request.names & {"input_features", "input_values"} and not request.numbers.get("text_only")
+    sounds = request.names & {"input_features", "input_values"}
     if has_text and sounds and not request.blind():
+        if request.numbers.get("either"):
+            return spoken.text_or_sound
         marked = request.look("audio_token_id", "audio_token_index") is not None
-        return multimodal.sound_placeholders if marked else multimodal.text_and_sound
+        return spoken.sound_placeholders if marked else spoken.text_and_sound
     if request.names & {"grid_thw", "image_grid_thw"} and not has_text:
         return vision.vision
     if "pixel_values_videos" in request.names and "pixel_values" not in request.names:
         return multimodal.text_and_video if has_text else video.video
     if request.main in ("pixel_values", "pixel_values_videos"):
         return video.video if request.look("num_frames", "frames_per_clip") else vision.vision
+    if request.main == "hidden_states" and request.look("downsampling_ratios"):  # a codec's half
+        return audio.latents if request.look("upsampling_ratios") else audio.wave
+    if {"decoder_input_values", "labels"} & request.names == {"decoder_input_values"}:
+        return audio.embedded
+    if {"inputs", "input_values", "input_features"} <= request.names:
+        return audio.composed
     if request.main == "input_values":
         spectral = request.look("num_mel_bins") and request.look("max_length")
         return audio.spectrogram if spectral else audio.wave

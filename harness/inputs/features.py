@@ -10,17 +10,42 @@ import torch
 from harness.inputs.request import InputError, Request
 
 
+def takes(request: Request, method: str, name: str) -> bool:
+    """Does the model's own `method` take an argument of this name?"""
+    return name in inspect.signature(getattr(request.model_class, method, lambda: None)).parameters
+
+
+def call(request: Request, method: str, *values: torch.Tensor) -> Any:
+    """What the model's `method` says of sizes; None where no module of it has such. Weights play no part."""
+    owner = _owner(request, method)
+    return None if owner is None else getattr(owner, method)(*values)
+
+
+def counts(request: Request, method: str, inputs: dict[str, Any], rows: int) -> list[int] | None:
+    """Like `count`, for each of `rows` rows alone: padding is left out of some."""
+    whole = count(request, method, inputs)
+    if whole is None or rows == 1:
+        return None if whole is None else [whole]
+    parts = [
+        {name: value[row : row + 1] for name, value in inputs.items() if len(value) == rows} for row in range(rows)
+    ]
+    single = [count(request, method, part) for part in parts]
+    if sum(single) == whole:
+        return single
+    if whole % rows:
+        raise InputError(f"{request.model}: {method} makes {whole} features of {rows} rows, {single} of each alone")
+    return [whole // rows] * rows
+
+
 def count(request: Request, method: str, inputs: dict[str, Any]) -> int | None:
     """Features that the model's `method` (as `get_image_features`) makes of `inputs`; None where it has no such.
 
     Runs an untrained model of the same config on CPU: the number depends on sizes alone. Raises InputError.
     """
+    owner = _owner(request, method)
+    if owner is None:
+        return None
     with torch.random.fork_rng(devices=[]), torch.no_grad():
-        torch.default_generator.manual_seed(0)
-        model = request.model_class(request.config).eval()
-        owner = next((module for module in model.modules() if hasattr(module, method)), None)
-        if owner is None:
-            return None
         function = getattr(owner, method)
         taken = inspect.signature(function).parameters
         try:
@@ -32,6 +57,14 @@ def count(request: Request, method: str, inputs: dict[str, Any]) -> int | None:
         if getattr(made, name, None) is not None:
             return _rows(getattr(made, name))
     return _rows(made)
+
+
+def _owner(request: Request, method: str) -> torch.nn.Module | None:
+    """The first module of an untrained model of the request's config that has the method."""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(0)
+        model = request.model_class(request.config).eval()
+    return next((module for module in model.modules() if hasattr(module, method)), None)
 
 
 def _rows(value: Any) -> int:

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from harness.inputs import audio, features
-from harness.inputs.request import InputError, Request
+from harness.inputs import features
+from harness.inputs.request import Request
 from harness.inputs.text import PADDING, decoder, ordinary_tokens, pad_token, text
 from harness.inputs.video import video
 from harness.inputs.vision import packed_patches, patches, picture, size, vision
@@ -32,12 +32,6 @@ def text_and_video(request: Request) -> dict[str, Any]:
     return text(request) | video(request)
 
 
-def text_and_sound(request: Request) -> dict[str, Any]:
-    """A text and a sound for each row."""
-    maker = audio.features if "input_features" in request.names else audio.wave
-    return text(request) | {name: value for name, value in maker(request).items() if name != "attention_mask"}
-
-
 def placeholders(request: Request) -> dict[str, Any]:
     """`input_ids` with one placeholder for each feature of the row's picture, padded left, and the pictures."""
     pictures, count = _packed(request) if "image_grid_thw" in request.names else _whole(request)
@@ -45,17 +39,6 @@ def placeholders(request: Request) -> dict[str, Any]:
     count = request.numbers.get("image_tokens") or (count if made is None else made // request.batch)
     image = request.anywhere("image_token_id", "image_token_index")
     return _marked(request, image, count, "image") | pictures
-
-
-def sound_placeholders(request: Request) -> dict[str, Any]:
-    """`input_ids` with one placeholder for each feature of the row's sound, padded left, and the sounds."""
-    maker = audio.features if "input_features" in request.names else audio.wave
-    sounds = {name: value for name, value in maker(request).items() if name != "attention_mask"}
-    made = features.count(request, "get_audio_features", sounds)
-    if made is None:
-        raise InputError(f"{request.model}: it has no get_audio_features to tell how many placeholders a sound needs")
-    token = request.find("audio_token_id", "audio_token_index")
-    return _marked(request, token, made // request.batch, "audio") | sounds
 
 
 def _marked(request: Request, token: int, count: int, kind: str) -> dict[str, Any]:

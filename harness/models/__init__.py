@@ -86,18 +86,21 @@ def load(entry: Entry, folder: Path, dtype: Dtype | str, device_map: str, **opti
     """
     if not (folder / "config.json").is_file():
         raise CheckpointMissing(f"{entry.id}: no checkpoint in {folder}; build it first")
+    options |= {"dtype": getattr(torch, str(dtype)), "device_map": device_map}
     with _quiet():
-        model, report = model_class(entry).from_pretrained(
-            folder,
-            dtype=getattr(torch, str(dtype)),
-            device_map=device_map,
-            output_loading_info=True,
-            **options,
-        )
-    absent = sorted({*report["missing_keys"], *(str(key) for key in report["mismatched_keys"])})
+        model, absent = _loaded(model_class(entry), folder, options)
     if absent:
         raise BuildError(f"{entry.id}: the checkpoint lacks {len(absent)} parameters, first {absent[0]}; rebuild it")
     return model.eval()
+
+
+def _loaded(cls: type[PreTrainedModel], folder: Path, options: dict[str, Any]) -> tuple[nn.Module, list[str]]:
+    """The model and the parameters that its checkpoint lacks or holds in another shape."""
+    common = transformers.PreTrainedModel.from_pretrained.__func__
+    model, report = common(cls, folder, output_loading_info=True, **options)
+    if cls.from_pretrained.__func__ is not common:
+        model = cls.from_pretrained(folder, **options)  # a loader of its own need not know of the report
+    return model, sorted({*report["missing_keys"], *(str(key) for key in report["mismatched_keys"])})
 
 
 def load_truth(entry: Entry, folder: Path, dtype: Dtype | str) -> nn.Module:
@@ -107,9 +110,16 @@ def load_truth(entry: Entry, folder: Path, dtype: Dtype | str) -> nn.Module:
 
 
 def model_class(entry: Entry) -> type[PreTrainedModel]:
-    """The entry's class, its code imported. Raises BuildError where transformers has none of that name."""
+    """The entry's class, its code imported. Raises BuildError where transformers has none of that name.
+
+    Raises DependencyMissing where the class is only a stand-in that says what to install.
+    """
     found = getattr(transformers, entry.model_class, None)
-    if found is None or not hasattr(found, "from_pretrained"):
+    try:
+        loads = found is not None and hasattr(found, "from_pretrained")
+    except ImportError as error:
+        raise DependencyMissing(f"{entry.id}: {_line(error)}") from error
+    if not loads:
         raise BuildError(
             f"{entry.id}: transformers {transformers.__version__} has no model class {entry.model_class}; "
             "correct model_class in the list or install a transformers that has it"
@@ -127,6 +137,8 @@ def _synthetic(entry: Entry, seed: int) -> PreTrainedModel:
             model = _instantiate(cls, _part_for(cls, config))
     except (UnreducibleConfig, ListError) as error:
         raise BuildError(f"{entry.id}: {error}; correct model_lists/recipes/{entry.model_type}.toml") from error
+    except (BuildError, DependencyMissing):
+        raise
     except ImportError as error:
         raise DependencyMissing(f"{entry.id}: {_line(error)}") from error
     except (

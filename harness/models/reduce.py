@@ -42,6 +42,8 @@ WINDOW = 8
 """Attention windows, chunks and blocks: shorter than the shortest text of `harness.inputs` (13 tokens)."""
 EXPERTS = 4
 STATE = 16
+CODEC_WIDTH = 8
+"""Channels of a codec's first convolutions."""
 MELS = 32
 FRAMES = 4
 PATCHES = 4
@@ -246,7 +248,8 @@ def _is_pattern(key: str, value: Any, own: dict[str, Any]) -> bool:
     count = _original_layers(own)
     if _every_layer(value, own):
         return False
-    staged = len(value) == len(own.get("depths") or ()) or any(sizes.fullmatch(key) for sizes in (_STAGE_WIDTHS, _STAGE_HEADS, _LAYER_INDICES))
+    by_stage = (_STAGE_WIDTHS, _STAGE_HEADS, _LAYER_INDICES)
+    staged = len(value) == len(own.get("depths") or ()) or any(sizes.fullmatch(key) for sizes in by_stage)
     return count is not None and count > LAYERS and len(value) == count and not staged
 
 
@@ -359,6 +362,11 @@ def _heads(key: str, value: int, own: dict[str, Any], layers: int) -> int:
     return 2 ** int(math.log2(min(value, HEADS)))
 
 
+def _codec_width(key: str, value: int, own: dict[str, Any], layers: int) -> int:
+    """First width of a codec's encoder, doubled wherever it samples down; elsewhere a width like others."""
+    return min(value, CODEC_WIDTH) if "downsampling_ratios" in own else _width(key, value, own, layers)
+
+
 def _key_heads(key: str, value: int, own: dict[str, Any], layers: int) -> int:
     queries = [own[name] for name in own if _HEADS.fullmatch(name) and isinstance(own[name], int)]
     partner = own.get(key.replace("key_heads", "value_heads")) if "key_heads" in key else None
@@ -467,6 +475,7 @@ _NUMBERS: tuple[tuple[re.Pattern[str], Callable[[str, Any, dict[str, Any], int],
         ("mm_tokens_per_image", _at_most((PATCHES // 2) ** 2)),
         ("num_groups|group_norm_num_groups", _at_most(4)),
         ("embedding_size", _embedding),
+        ("encoder_hidden_size", _codec_width),
         ("embed_dim", _stage_base),
         ("(swa_|cross_)?head_dim|kv_channels|attention_head_dim|d_head", _head_dim),
         ("d_kv|mamba_d_head|mamba_head_dim|linear_key_head_dim|qk_nope_head_dim", _to(HEAD)),

@@ -25,7 +25,10 @@ SPREAD = 0.1
 """Standard deviation of biases, and of norm weights around one."""
 
 CONVOLUTION_GAIN = math.sqrt(2)
-"""Rectifiers halve the power that convolutions pass on; batch norms at rest do not restore it (He et al. 2015)."""
+"""Rectifiers halve the power that convolutions pass on; batch norms at rest do not restore it (He et al. 2015).
+
+Snakes, the periodic activations of codecs, pass it on whole.
+"""
 
 RULES = (
     # Selective state spaces: decay rates exp(-A dt) between slow and fast, steps of 0.01 to 0.3 after softplus.
@@ -46,16 +49,24 @@ RULES = (
 
 
 def draw(model: nn.Module, seed: int, extra: tuple[WeightRule, ...] = ()) -> None:
-    """Overwrite every floating parameter and batch-norm statistic of `model` in place; tied ones once."""
-    rules = (*extra, *RULES)
+    """Overwrite every floating parameter, batch-norm statistic and codebook of `model` in place; tied ones once."""
+    rules, whole = (*extra, *RULES), _beside_snakes(model)
     with torch.no_grad():
         for module, name, tensor in _tensors(model):
             if tensor.is_floating_point() and tensor.numel():
-                tensor.copy_(_values(module, name, tensor, generator(seed, name), rules))
+                gain = 1 if id(module) in whole else CONVOLUTION_GAIN
+                tensor.copy_(_values(module, name, tensor, generator(seed, name), rules, gain))
+
+
+def _beside_snakes(model: nn.Module) -> set[int]:
+    """Ids of the convolutions that stand beside a snake."""
+    blocks = [list(module.children()) for module in model.modules()]
+    snaky = [parts for parts in blocks if any("snake" in type(part).__name__.lower() for part in parts)]
+    return {id(part) for parts in snaky for part in parts if isinstance(part, nn.modules.conv._ConvNd)}
 
 
 def _tensors(model: nn.Module) -> Iterator[tuple[nn.Module, str, torch.Tensor]]:
-    """(owner, full name, tensor) of parameters, shared ones under their first name, and of running statistics."""
+    """(owner, full name, tensor) of parameters, shared ones under their first name, and of learned buffers."""
     seen: set[int] = set()
     for prefix, module in model.named_modules():
         for leaf, parameter in module.named_parameters(recurse=False):
@@ -63,8 +74,14 @@ def _tensors(model: nn.Module) -> Iterator[tuple[nn.Module, str, torch.Tensor]]:
                 seen.add(id(parameter))
                 yield module, f"{prefix}.{leaf}" if prefix else leaf, parameter
         for leaf, buffer in module.named_buffers(recurse=False):
-            if leaf in ("running_mean", "running_var"):
+            if leaf in ("running_mean", "running_var") or _is_codebook(module, leaf, buffer):
                 yield module, f"{prefix}.{leaf}", buffer
+
+
+def _is_codebook(module: nn.Module, leaf: str, buffer: torch.Tensor) -> bool:
+    """Quantizers hold their codes as buffers, all zero until they are learned or loaded: every sound has one code."""
+    saved = leaf not in module._non_persistent_buffers_set
+    return saved and buffer.dim() == 2 and buffer.is_floating_point() and not buffer.any()
 
 
 def generator(seed: int, name: str) -> torch.Generator:
@@ -79,6 +96,7 @@ def _values(
     default: torch.Tensor,
     generator: torch.Generator,
     rules: tuple[WeightRule, ...],
+    convolution_gain: float,
 ) -> torch.Tensor:
     shape = default.shape
     for rule in rules:
@@ -87,6 +105,8 @@ def _values(
     normal = torch.randn(shape, generator=generator)
     if name.endswith("running_var"):
         return 1 + SPREAD * normal.abs()
+    if not isinstance(default, nn.Parameter) and default.dim() == 2:
+        return normal  # codes as far from each other as what they stand for
     constant = _constant(default)
     if constant is None and default.dim() == 1 and name.endswith(".weight") and "Norm" in type(module).__name__:
         constant = 1.0  # Some architectures draw the scales of their norms around zero, which shuts them.
@@ -102,7 +122,7 @@ def _values(
     if not isinstance(module, nn.Linear | Conv1D | nn.modules.conv._ConvNd) and (constant is not None or shape[0] == 1):
         # Tokens, positions and scales that a module holds itself, not matrices that it multiplies by.
         return _around(constant, normal) if constant is not None else 0.5 * normal
-    gain = CONVOLUTION_GAIN if isinstance(module, nn.modules.conv._ConvNd) else 1
+    gain = convolution_gain if isinstance(module, nn.modules.conv._ConvNd) else 1
     return gain * normal / math.sqrt(_fan_in(module, shape))
 
 

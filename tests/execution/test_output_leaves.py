@@ -57,6 +57,17 @@ def test_caches_are_their_tensors_and_no_bookkeeping():
     assert list(leaves(held)) == ["0.conv_states.0", "0.recurrent_states.0"]
 
 
+def test_a_cache_of_its_own_kind_is_its_tensors():
+    class BucketsCache:
+        def __init__(self) -> None:
+            self.seen = 4
+            self.buckets_cache = [torch.ones(1, 4), torch.tensor([])]
+            self.states_cache = [X, X]
+
+    paths = ["past.buckets_cache.0", "past.buckets_cache.1", "past.states_cache.0", "past.states_cache.1"]
+    assert list(leaves({"past": BucketsCache()})) == paths
+
+
 def test_numbers_are_results_but_on_no_device():
     output = {"loss": 0.5, "y": X}
     assert leaves(output)["loss"].item() == 0.5

@@ -1,0 +1,117 @@
+"""Text and sounds together: beside each other, one instead of the other, or with placeholders where sounds go."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import torch
+
+from harness.inputs import audio, features
+from harness.inputs.request import InputError, Request
+from harness.inputs.text import LENGTH, PADDING, SINGLE_LENGTH, decoder, ordinary_tokens, pad_token, text
+
+BEFORE = 3
+"""Words before the sound."""
+AFTER = 12
+"""Words after it; eight for `single`."""
+PADDED_SAMPLES = 2400
+"""By how much the second row's sound is shorter where it ends at a sample: more than a code of a slow codec."""
+
+
+def text_and_sound(request: Request) -> dict[str, Any]:
+    """A text and a sound for each row, as long as each other where each token has a stretch of the sound."""
+    if stretch := request.look("audio_length_per_tok"):
+        length = request.numbers.get("text_length", LENGTH if request.padded else SINGLE_LENGTH)
+        request = dataclasses.replace(request, numbers=request.numbers | {"frames": stretch * length})
+    return text(request) | _sounds(request)
+
+
+def text_or_sound(request: Request) -> dict[str, Any]:
+    """Sounds for `padded` and a text for `single`, for models that take either."""
+    if request.padded:
+        return _maker(request)(dataclasses.replace(request, names=request.names - {"input_ids"}))
+    return text(request)
+
+
+def sound_placeholders(request: Request) -> dict[str, Any]:
+    """`input_ids` with one placeholder for each feature of the row's sound, padded left, and the sounds."""
+    sounds = _sounds(request)
+    token = request.find("audio_token_id", "audio_token_index")
+    if "input_values_cutoffs" in request.names:
+        return _cut(request, token, sounds)
+    counts = _counts(request, sounds)
+    if "input_features_mask" in sounds and not features.takes(request, _METHOD, "input_features_mask"):
+        # It tells which of the features are of the sound, not which of the frames.
+        kept = torch.ones(request.batch, max(counts), dtype=torch.bool)
+        if request.padded:
+            kept[1, max(counts) * 3 // 4 :] = False
+        sounds["input_features_mask"] = kept
+        counts = kept.sum(dim=1).tolist()
+    return _marked(request, token, counts) | sounds
+
+
+def _cut(request: Request, token: int, sounds: dict[str, Any]) -> dict[str, Any]:
+    """Sounds that a codec makes codes of, with the sample that each ends at: the second row's sooner."""
+    samples = sounds["input_values"].shape[-1]
+    ends = torch.tensor([samples, samples - PADDED_SAMPLES][: request.batch])
+    kept = (torch.arange(samples) < ends[:, None]).long()
+    codes = features.call(request, "get_audio_codes_mask", kept)
+    return _marked(request, token, codes.sum(dim=-1).tolist()) | sounds | {"input_values_cutoffs": ends[:, None]}
+
+
+_METHOD = "get_audio_features"
+
+
+def _maker(request: Request):
+    return audio.features if "input_features" in request.names else audio.wave
+
+
+def _sounds(request: Request) -> dict[str, Any]:
+    return {name: value for name, value in _maker(request)(request).items() if name != "attention_mask"}
+
+
+def _counts(request: Request, sounds: dict[str, Any]) -> list[int]:
+    """Placeholders that each row's sound needs."""
+    if not features.takes(request, _METHOD, "input_ids"):
+        counts = features.counts(request, _METHOD, sounds, request.batch)
+        if counts is not None:
+            return counts
+    mask = next((sounds[name] for name in ("input_features_mask", "feature_attention_mask") if name in sounds), None)
+    made = None if mask is None else features.call(request, "_get_feat_extract_output_lengths", mask.sum(dim=-1))
+    if made is None:
+        raise InputError(f"{request.model}: it has no {_METHOD} to tell how many placeholders a sound needs")
+    return (made[-1] if isinstance(made, tuple) else made).tolist()
+
+
+def _bounds(request: Request) -> tuple[Any, Any]:
+    """The tokens before and after a sound, None where the config names none."""
+    return (
+        request.look("audio_bos_token_id", "audio_start_token_id", "sound_bos_token_id"),
+        request.look("audio_eos_token_id", "audio_end_token_id", "sound_eos_token_id"),
+    )
+
+
+def _marked(request: Request, token: int, counts: list[int]) -> dict[str, Any]:
+    """Text with so many placeholders in each row."""
+    start, end = ([item] if isinstance(item, int) else [] for item in _bounds(request))
+    rows = []
+    for row, count in enumerate(counts):
+        words = (AFTER if request.padded else AFTER - 4) - (PADDING if row == 1 else 0)
+        lead = ordinary_tokens(request, f"before.{row}", BEFORE)
+        tail = ordinary_tokens(request, f"after.{row}", words)
+        rows.append(torch.cat([lead, torch.tensor([*start, *[token] * count, *end]), tail]))
+    length = max(map(len, rows))
+    pad = pad_token(request)
+    ids = torch.full((len(rows), length), 0 if pad == token else pad)  # some configs have one token for both
+    mask = torch.zeros(len(rows), length, dtype=torch.long)
+    for row, tokens in enumerate(rows):
+        ids[row, length - len(tokens) :] = tokens
+        mask[row, length - len(tokens) :] = 1
+    result = {"input_ids": ids}
+    if "attention_mask" in request.names:
+        result["attention_mask"] = mask
+    for name in ("mm_token_type_ids", "token_type_ids"):
+        if name in request.names:
+            result[name] = (ids == token).long()
+    return result | (decoder(request) if request.config.is_encoder_decoder else {})
