@@ -95,6 +95,7 @@ def reduced_config(config_class: type[PreTrainedConfig], recipe: Recipe) -> PreT
         raw = original.to_dict()
         small = _reduce(raw, config_class)
         _follow(raw, small)
+        _follow_merged(raw, small)
         _scale_grids(raw, small)
         _remap_tokens(raw, small)
         return config_class.from_dict(_merged(small, recipe.reduced))
@@ -158,6 +159,20 @@ def _follow(raw: dict[str, Any], small: dict[str, Any]) -> None:
             ruled = any(pattern.fullmatch(key) for pattern, _ in _NUMBERS)
             if untouched and not ruled and len(known := widths.get(value, ())) == 1:
                 after[key] = next(iter(known))
+
+
+def _follow_merged(raw: dict[str, Any], small: dict[str, Any]) -> None:
+    """The width that pictures come out with, where it is that of merged patches beside each other, stays so."""
+    streams, merged = set(), {}
+    for before, after in _together(raw, small):
+        stream, merge = before.get("hidden_size"), before.get("spatial_merge_size") or before.get("merge_size")
+        streams.add(stream)
+        if type(stream) is int and type(merge) is int and merge > 1:
+            merged[stream * merge**2] = after["hidden_size"] * merge**2
+    for before, after in _together(raw, small):
+        for key in after:
+            if key == "out_hidden_size" and before[key] in merged and before[key] not in streams:
+                after[key] = merged[before[key]]
 
 
 def _scale_grids(raw: dict[str, Any], small: dict[str, Any]) -> None:
@@ -472,7 +487,9 @@ def _list_rule(key: str, value: list[Any], own: dict[str, Any], layers: int) -> 
         return list(range(first, first + len(value)))
     if _LAYER_INDICES.fullmatch(key) and max(value) >= layers:
         count = max(_original_layers(own) or 0, max(value) + 1)
-        return sorted({item * layers // count for item in value})
+        chosen = sorted({item * layers // count for item in value})
+        # Where some layers attend in one way and some in another, both stay.
+        return chosen[1:] if "att" in key and len(value) < count and len(chosen) == layers else chosen
     if _TOKENS.fullmatch(key):
         return value
     for pattern in (_WINDOWS, _LAYERS, _INNERS, _WIDTHS):
