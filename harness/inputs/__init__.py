@@ -13,6 +13,7 @@ import transformers
 from harness.cases import Dtype, Entry, Phase, Profile, Weights
 from harness.inputs import (
     audio,
+    cut,
     decisions,
     drafts,
     multimodal,
@@ -30,8 +31,6 @@ from model_lists import ListError
 from model_lists.recipes import load_recipe
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from transformers import PreTrainedConfig
 
 __all__ = ["InputError", "cast", "digest", "make"]
@@ -112,7 +111,7 @@ def _main(declared: str | list[str], names: frozenset[str]) -> str:
     """The input that a model is about: what its class says, unless its forward method does not take that."""
     first = declared if isinstance(declared, str) else declared[0]
     known = ("input_ids", "pixel_values", "pixel_values_videos", "input_features", "input_values", "hidden_states")
-    known += ("query_embeds", "inputs_embeds")
+    known += ("query_embeds", "inputs_embeds", "noise_embeds")
     return first if first in names else next((name for name in known if name in names), first)
 
 
@@ -134,7 +133,9 @@ def _maker(request: Request) -> Maker:
             return spoken.text_or_sound
         marked = request.look("audio_token_id", "audio_token_index") is not None
         return spoken.sound_placeholders if marked else spoken.text_and_sound
-    if request.names & {"grid_thw", "image_grid_thw"} and not has_text:
+    if has_pixels and not has_text and cut.come(request):
+        return cut.pictures
+    if request.names & vision.GRIDS and not has_text:
         return vision.vision
     if "pixel_values_videos" in request.names and "pixel_values" not in request.names:
         return multimodal.text_and_video if has_text else video.video
@@ -159,6 +160,7 @@ def _maker(request: Request) -> Maker:
         "inputs": text.embedded,
         "inputs_embeds": text.embedded,
         "query_embeds": text.embedded,
+        "noise_embeds": text.draft,
         "latents": audio.latents,
     }
     if request.main not in makers:

@@ -14,6 +14,8 @@ QUESTION = 8
 """Tokens of a second, short text."""
 REGIONS = 4
 """Regions of a picture whose features are given."""
+ACTIONS = 6
+"""Steps that a robot plans ahead."""
 SPECIAL = 16
 """Ids at either end of a vocabulary that are left alone, since they may be special."""
 
@@ -70,6 +72,12 @@ def _read(request: Request, inputs: dict[str, Any]) -> torch.Tensor:
     return request.normal("encoder_hidden_states", request.batch, REGIONS, request.find("encoder_hidden_size"))
 
 
+def _actions(request: Request, inputs: dict[str, Any]) -> torch.Tensor:
+    """The state of a robot, and the actions that follow."""
+    width = request.find("hidden_size", config=request.part("dit_config"))
+    return request.normal("action_embeds", request.batch, 1 + ACTIONS, width)
+
+
 def _not_padding(request: Request, inputs: dict[str, Any]) -> torch.Tensor:
     return torch.zeros_like(inputs["past_values"], dtype=torch.long)
 
@@ -80,6 +88,7 @@ def _frequency(request: Request, inputs: dict[str, Any]) -> torch.Tensor:
 
 _MAKERS: dict[str, tuple[str, Callable[[Request, dict[str, Any]], torch.Tensor]]] = {
     "encoder_hidden_states": ("query_embeds", _read),
+    "action_embeds": ("pixel_values", _actions),
     "qformer_input_ids": ("input_ids", _question),
     "qformer_attention_mask": ("input_ids", _question_mask),
     "task_inputs": ("pixel_values", _task),

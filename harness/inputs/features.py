@@ -56,6 +56,8 @@ def count(request: Request, method: str, inputs: dict[str, Any]) -> int | None:
     for name in ("pooler_output", "last_hidden_state"):
         if getattr(made, name, None) is not None:
             return _rows(getattr(made, name))
+    if stacked := getattr(made, "deepstack_features", None):  # for several layers, each with its number
+        return _rows(stacked[0][1])
     return _rows(made)
 
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 
-from harness.inputs import features
+from harness.inputs import cut, features
 from harness.inputs.request import Request
 from harness.inputs.text import PADDING, decoder, ordinary_tokens, pad_token, text
 from harness.inputs.video import video
-from harness.inputs.vision import packed_patches, patches, picture, size, vision
+from harness.inputs.vision import GRIDS, packed_patches, patches, picture, size, vision
 
 BEFORE = 3
 """Words before the picture."""
@@ -24,7 +24,8 @@ def text_and_picture(request: Request) -> dict[str, Any]:
     """A text and a picture for each row, or a video where the part for pictures counts frames."""
     if request.look("num_frames", config=request.vision()) is not None:
         return text_and_video(request)
-    return text(request) | vision(request)
+    made = text(request) | (cut.pictures(request) or vision(request))
+    return made | _seen(request, made)
 
 
 def text_and_video(request: Request) -> dict[str, Any]:
@@ -34,18 +35,21 @@ def text_and_video(request: Request) -> dict[str, Any]:
 
 def placeholders(request: Request) -> dict[str, Any]:
     """`input_ids` with one placeholder for each feature of the row's picture, padded left, and the pictures."""
-    pictures, count = _packed(request) if "image_grid_thw" in request.names else _whole(request)
-    made = features.count(request, "get_image_features", pictures)
-    count = request.numbers.get("image_tokens") or (count if made is None else made // request.batch)
+    pictures, count = _pictures(request)
+    given = request.numbers.get("image_tokens")
+    told = given is not None or "images_per_sample" in request.names
+    made = None if told else features.count(request, "get_image_features", pictures)
+    count = given or (count if made is None else made // request.batch)
     image = request.anywhere("image_token_id", "image_token_index")
-    return _marked(request, image, count, "image") | pictures
+    result = _marked(request, image, count, "image") | pictures
+    return result | _seen(request, result)
 
 
 def _marked(request: Request, token: int, count: int, kind: str) -> dict[str, Any]:
     """Text with `count` placeholders in each row."""
     before, after = [token] * 0, [token] * 0
-    if kind == "image" and (start := request.look("vision_start_token_id")) is not None:
-        before, after = [start], [request.find("vision_end_token_id")]
+    if kind == "image" and (start := request.look("vision_start_token_id", "image_start_token_id")) is not None:
+        before, after = [start], [request.find("vision_end_token_id", "image_end_token_id")]
     marked = torch.tensor([*before, *[token] * count, *after])
     words = AFTER if request.padded else AFTER - 4
     padding = PADDING if request.padded else 0
@@ -67,6 +71,26 @@ def _marked(request: Request, token: int, count: int, kind: str) -> dict[str, An
     return result
 
 
+def _pictures(request: Request) -> tuple[dict[str, Any], int]:
+    """The pictures of all rows, and the number of features of each as far as sizes tell, else 0."""
+    if (pieces := cut.pictures(request)) is not None:
+        return pieces, 0
+    return _packed(request) if request.names & GRIDS else _whole(request)
+
+
+def _seen(request: Request, made: dict[str, Any]) -> dict[str, Any]:
+    """Which pictures each token sees where texts attend to pictures: from the first word on, more further on."""
+    length = made["input_ids"].shape[1]
+    if "cross_attention_mask" in request.names and "aspect_ratio_mask" in made:
+        after = (torch.arange(length) >= 1).long()
+        return {"cross_attention_mask": after[None, :, None, None] * made["aspect_ratio_mask"][:, None]}
+    if "image_attention_mask" in request.names and (count := request.numbers.get("pictures")):
+        first = 1 + torch.arange(count) * (length // count)
+        seen = torch.arange(length)[:, None] >= first
+        return {"image_attention_mask": seen.long().expand(request.batch, -1, -1).contiguous()}
+    return {}
+
+
 def _whole(request: Request) -> tuple[dict[str, Any], int]:
     """Pictures of one size, and the number of features of each as far as sizes tell."""
     part = request.vision()
@@ -86,7 +110,11 @@ def _whole(request: Request) -> tuple[dict[str, Any], int]:
         # Models that split a picture into tiles take a list of pictures for each row.
         leading = (request.batch, request.numbers.get("pictures", 1))
         if "pixel_attention_mask" in request.names:
-            extra["pixel_attention_mask"] = torch.ones(*leading, height, width, dtype=torch.bool)
+            masked = leading if request.numbers.get("mask_pictures") else (*leading, height, width)
+            extra["pixel_attention_mask"] = torch.ones(masked, dtype=torch.bool)
+    if "high_res_pixel_values" in request.names:
+        sharp = request.find("high_res_vision_config")
+        extra["high_res_pixel_values"] = picture(request, "high_res_pixel_values", sharp, request.batch)
     pixels = picture(request, "pixel_values", part, *leading)
     patch = request.look("patch_size", config=part)
     if patch is None:
@@ -105,6 +133,6 @@ def _asks_for(request: Request, method: str, name: str) -> bool:
 
 def _packed(request: Request) -> tuple[dict[str, Any], int]:
     """Patches of all pictures one below the other, the grid of each, and the number of features of one picture."""
-    packed, grid = packed_patches(request, "pixel_values", "image_grid_thw")
+    packed, grid = packed_patches(request, "pixel_values")
     merge = request.look("spatial_merge_size", "merge_size", config=request.vision()) or 1
     return packed, math.prod(grid) // (merge if isinstance(merge, int) else merge[0]) ** 2

@@ -19,6 +19,8 @@ OTHER_SIDE = 96
 GRID = (1, 4, 4)
 """Frames and rows and columns of patches, for models that take pictures as a packed list of patches."""
 SINGLE_GRID = (1, 4, 6)
+GRIDS = frozenset({"grid_thw", "image_grid_thw", "image_grid_hw"})
+"""Arguments that tell the grid of each picture, with or without its frames."""
 
 
 def vision(request: Request) -> dict[str, Any]:
@@ -26,9 +28,8 @@ def vision(request: Request) -> dict[str, Any]:
     part = request.vision()
     if "spatial_shapes" in request.names:
         return patches(request, part)
-    if request.names & {"grid_thw", "image_grid_thw"}:
-        name = "pixel_values" if "pixel_values" in request.names else "hidden_states"
-        return packed_patches(request, name, "grid_thw" if "grid_thw" in request.names else "image_grid_thw")[0]
+    if request.names & GRIDS:
+        return packed_patches(request, "pixel_values" if "pixel_values" in request.names else "hidden_states")[0]
     several = (request.numbers["pictures"],) if "pictures" in request.numbers else ()
     result = {"pixel_values": picture(request, "pixel_values", part, request.batch, *several)}
     if "image_sizes" in request.names:
@@ -36,12 +37,12 @@ def vision(request: Request) -> dict[str, Any]:
     return result | (decoder(request) if request.config.is_encoder_decoder else {})
 
 
-def packed_patches(request: Request, name: str, grid_name: str) -> tuple[dict[str, Any], tuple[int, int, int]]:
+def packed_patches(request: Request, name: str) -> tuple[dict[str, Any], tuple[int, int, int]]:
     """Patches of all pictures one below the other, float32 (patches, values), and the grid of each, int64."""
     part = request.vision()
     grid = GRID if request.padded else SINGLE_GRID
-    patch = request.find("patch_size", config=part)
-    patch = patch if isinstance(patch, int) else patch[0]
+    grid_name = next(iter(sorted(request.names & GRIDS)))
+    patch = side_of_patch(request, part)
     values = (
         channels(request, part)
         * (request.look("temporal_patch_size", "patch_temporal", config=part) or 1)
@@ -51,7 +52,13 @@ def packed_patches(request: Request, name: str, grid_name: str) -> tuple[dict[st
     pixels = request.normal(name, request.batch * math.prod(grid), values)
     if form := request.numbers.get("patch_pictures"):
         pixels = pixels.reshape(*[1] * (form - 1), -1, channels(request, part), patch, patch)
-    made = {name: pixels, grid_name: torch.tensor([grid] * request.batch)}
+    if request.numbers.get("patch_rows") == 3:
+        pixels = pixels.reshape(request.batch, math.prod(grid), values)
+    described = grid[1:] if grid_name == "image_grid_hw" else grid
+    made = {name: pixels, grid_name: torch.tensor([described] * request.batch)}
+    if "images_per_sample" in request.names:  # the last of each row's grids is of the picture to be made
+        made[grid_name] = made[grid_name].repeat_interleave(2, dim=0)
+        made["images_per_sample"] = torch.full((request.batch,), 2)
     for merged in {"merge_sizes", "image_merge_sizes"} & request.names:
         made[merged] = torch.full((request.batch,), request.look("spatial_merge_size", config=part) or 2)
     return made, grid
@@ -75,8 +82,7 @@ def flattened(request: Request) -> dict[str, Any]:
 
 def patches(request: Request, part: PreTrainedConfig) -> dict[str, Any]:
     """Pictures of any shape as lists of patches, filled up to the longest: float32 (batch, patches, values)."""
-    patch = request.find("patch_size", config=part)
-    patch = patch if isinstance(patch, int) else patch[0]
+    patch = side_of_patch(request, part)
     shapes = [(4, 4), (2, 4)][: request.batch]
     longest = max(rows * columns for rows, columns in shapes)
     mask = torch.stack([(torch.arange(longest) < rows * columns).long() for rows, columns in shapes])
@@ -91,6 +97,11 @@ def patches(request: Request, part: PreTrainedConfig) -> dict[str, Any]:
 def picture(request: Request, name: str, config: PreTrainedConfig, *leading: int) -> torch.Tensor:
     """Normal values of the size that `config` asks for; another size for `single` where it asks for none."""
     return request.normal(name, *leading, channels(request, config), *size(request, config))
+
+
+def side_of_patch(request: Request, config: PreTrainedConfig) -> int:
+    patch = request.find("patch_size", config=config)
+    return patch if isinstance(patch, int) else patch[0]
 
 
 def channels(request: Request, config: PreTrainedConfig) -> int:

@@ -102,6 +102,7 @@ def reduced_config(config_class: type[PreTrainedConfig], recipe: Recipe) -> PreT
         raw = original_config(config_class, recipe).to_dict()
         small = _reduce(raw, config_class)
         _follow(raw, small)
+        _follow_merged(raw, small)
         _scale_grids(raw, small)
         _remap_tokens(raw, small)
         return config_class.from_dict(_merged(small, recipe.reduced))
@@ -186,6 +187,20 @@ def _follow(raw: dict[str, Any], small: dict[str, Any]) -> None:
                 after[key] = next(iter(known))
 
 
+def _follow_merged(raw: dict[str, Any], small: dict[str, Any]) -> None:
+    """The width that pictures come out with, where it is that of merged patches beside each other, stays so."""
+    streams, merged = set(), {}
+    for before, after in _together(raw, small):
+        stream, merge = before.get("hidden_size"), before.get("spatial_merge_size") or before.get("merge_size")
+        streams.add(stream)
+        if type(stream) is int and type(merge) is int and merge > 1:
+            merged[stream * merge**2] = after["hidden_size"] * merge**2
+    for before, after in _together(raw, small):
+        for key in after:
+            if key == "out_hidden_size" and before[key] in merged and before[key] not in streams:
+                after[key] = merged[before[key]]
+
+
 def _scale_grids(raw: dict[str, Any], small: dict[str, Any]) -> None:
     """Resolutions made of whole pictures stay so many pictures high and wide."""
     sides = [
@@ -248,6 +263,7 @@ def _is_pattern(key: str, value: Any, own: dict[str, Any]) -> bool:
     count = _original_layers(own)
     if _every_layer(value, own):
         return False
+    by_stage = (_STAGE_WIDTHS, _STAGE_HEADS, _LAYER_INDICES)
     by_stage = (_STAGE_WIDTHS, _STAGE_HEADS, _LAYER_INDICES)
     staged = len(value) == len(own.get("depths") or ()) or any(sizes.fullmatch(key) for sizes in by_stage)
     return count is not None and count > LAYERS and len(value) == count and not staged
