@@ -11,7 +11,7 @@ import torch
 import transformers
 
 from harness.cases import Dtype, Entry, Phase, Profile, Weights
-from harness.inputs import audio, decisions, multimodal, text, time_series, video, vision
+from harness.inputs import audio, choices, decisions, multimodal, text, time_series, video, vision
 from harness.inputs.companions import companions
 from harness.inputs.request import InputError, Maker, Request
 from model_lists import ListError
@@ -45,7 +45,7 @@ def make(
     if model_class is None:
         raise InputError(f"{entry.id}: transformers has no class {entry.model_class}; correct the list")
     try:
-        recipe = load_recipe(entry.model_type)
+        recipe = load_recipe(entry.model_type, entry.model_class)
     except ListError as error:
         raise InputError(str(error)) from error
     names = frozenset(inspect.signature(model_class.forward).parameters)
@@ -65,12 +65,16 @@ def make(
     )
     if entry.weights is Weights.HUB and request.main == "input_ids" and (folder / "tokenizer.json").is_file():
         return text.sentences(request, folder)
-    inputs = _maker(request)(request)
-    inputs |= companions(request, inputs)
+    inputs = choices.several(request, _made) if request.head == "MultipleChoice" else _made(request)
     unknown = sorted(set(inputs) - request.names)
     if unknown:
         raise InputError(f"{entry.id}: {entry.model_class}.forward does not take {', '.join(unknown)}")
     return inputs
+
+
+def _made(request: Request) -> dict[str, Any]:
+    inputs = _maker(request)(request)
+    return inputs | companions(request, inputs)
 
 
 def digest(inputs: dict[str, Any]) -> str:
@@ -98,6 +102,8 @@ def cast(inputs: dict[str, Any], dtype: Dtype | str) -> dict[str, Any]:
 def _main(declared: str | list[str], names: frozenset[str]) -> str:
     """The input that a model is about: what its class says, unless its forward method does not take that."""
     first = declared if isinstance(declared, str) else declared[0]
+    if first == "inputs":  # of any kind; some classes take them by their own name too
+        first = next((name for name in ("input_ids", "pixel_values") if name in names), first)
     known = ("input_ids", "pixel_values", "pixel_values_videos", "input_features", "input_values", "hidden_states")
     known += ("query_embeds", "inputs_embeds")
     return first if first in names else next((name for name in known if name in names), first)
@@ -118,7 +124,8 @@ def _maker(request: Request) -> Maker:
     if "pixel_values_videos" in request.names and "pixel_values" not in request.names:
         return multimodal.text_and_video if has_text else video.video
     if request.main in ("pixel_values", "pixel_values_videos"):
-        return video.video if request.look("num_frames", "frames_per_clip") else vision.vision
+        still = request.head.startswith("Image") or not request.look("num_frames", "frames_per_clip")
+        return vision.vision if still else video.video
     if request.main == "input_values":
         spectral = request.look("num_mel_bins") and request.look("max_length")
         return audio.spectrogram if spectral else audio.wave

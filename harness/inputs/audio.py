@@ -13,6 +13,8 @@ from harness.inputs.text import decoder
 SAMPLES = 4000
 """A quarter of a second at 16 kHz: 12 frames behind the usual strides of 320."""
 SINGLE_SAMPLES = 3200
+SPEAKER = 2
+"""Times that many samples where a speaker is recognised, by convolutions over 15 frames."""
 PADDING = 1200
 FRAMES = 64
 """Frames of a log-mel spectrogram: 8 behind the usual subsampling by eight."""
@@ -24,6 +26,7 @@ RATE = 16_000
 def wave(request: Request) -> dict[str, Any]:
     """`input_values` float32 (batch, samples), zero where padded, with its mask where the model takes one."""
     samples = request.numbers.get("samples") or (SAMPLES if request.padded else SINGLE_SAMPLES)
+    samples *= SPEAKER if request.head == "XVector" else 1
     values = _tone(request, samples)
     waves = request.numbers.get("waves") or request.look("audio_channels", "in_channels")
     waves = waves or (1 if request.look("codebook_size", "sampling_rate") else 0)

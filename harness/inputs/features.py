@@ -18,11 +18,11 @@ def count(request: Request, method: str, inputs: dict[str, Any]) -> int | None:
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.default_generator.manual_seed(0)
         model = request.model_class(request.config).eval()
-        owner = next((module for module in model.modules() if hasattr(module, method)), None)
-        if owner is None:
+        owners = [module for module in model.modules() if hasattr(module, method)]
+        if not owners:
             return None
-        function = getattr(owner, method)
-        taken = inspect.signature(function).parameters
+        function = getattr(owners[0], method)
+        taken = _taken(owners, method)
         try:
             made = function(**{name: value for name, value in inputs.items() if name in taken})
         except (TypeError, ValueError, RuntimeError, AttributeError, IndexError, KeyError) as error:
@@ -32,6 +32,17 @@ def count(request: Request, method: str, inputs: dict[str, Any]) -> int | None:
         if getattr(made, name, None) is not None:
             return _rows(getattr(made, name))
     return _rows(made)
+
+
+def _taken(owners: list[torch.nn.Module], method: str) -> set[str]:
+    """Arguments of the first owner's method and, as far as each passes on what it does not know, of the next one's."""
+    names: set[str] = set()
+    for owner in owners:
+        parameters = inspect.signature(getattr(owner, method)).parameters
+        names |= parameters.keys()
+        if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+            break
+    return names
 
 
 def _rows(value: Any) -> int:

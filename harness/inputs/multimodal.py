@@ -41,8 +41,10 @@ def text_and_sound(request: Request) -> dict[str, Any]:
 def placeholders(request: Request) -> dict[str, Any]:
     """`input_ids` with one placeholder for each feature of the row's picture, padded left, and the pictures."""
     pictures, count = _packed(request) if "image_grid_thw" in request.names else _whole(request)
-    made = features.count(request, "get_image_features", pictures)
-    count = request.numbers.get("image_tokens") or (count if made is None else made // request.batch)
+    if "image_tokens" in request.numbers:
+        count = request.numbers["image_tokens"]
+    elif (made := features.count(request, "get_image_features", pictures)) is not None:
+        count = made // request.batch
     image = request.anywhere("image_token_id", "image_token_index")
     return _marked(request, image, count, "image") | pictures
 

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 from huggingface_hub.errors import StrictDataclassError
 from transformers import CONFIG_MAPPING
 
+from model_lists.recipes import overlaid
+
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
 
@@ -97,7 +99,7 @@ def reduced_config(config_class: type[PreTrainedConfig], recipe: Recipe) -> PreT
         _follow(raw, small)
         _scale_grids(raw, small)
         _remap_tokens(raw, small)
-        return config_class.from_dict(_merged(small, recipe.reduced))
+        return config_class.from_dict(overlaid(small, recipe.reduced))
     except (TypeError, ValueError, KeyError, AttributeError, ZeroDivisionError, StrictDataclassError) as error:
         raise UnreducibleConfig(f"{config_class.__name__} refuses its reduced values: {_line(error)}") from error
 
@@ -107,16 +109,7 @@ def _nested(facts: dict[str, Any]) -> bool:
 
 
 def _with_facts(config_class: type[PreTrainedConfig], recipe: Recipe) -> PreTrainedConfig:
-    return config_class.from_dict(_merged(config_class().to_dict(), recipe.config))
-
-
-def _merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """`base` with `changes`, tables merged into tables."""
-    result = dict(base)
-    for key, value in changes.items():
-        old = result.get(key)
-        result[key] = _merged(old, value) if isinstance(value, dict) and isinstance(old, dict) else value
-    return result
+    return config_class.from_dict(overlaid(config_class().to_dict(), recipe.config))
 
 
 def _reduce(raw: dict[str, Any], config_class: type[PreTrainedConfig] | None) -> dict[str, Any]:
@@ -349,6 +342,8 @@ def _to(number: int) -> Callable[[str, int, dict[str, Any], int], int]:
 
 
 def _layer_rule(key: str, value: int, own: dict[str, Any], layers: int) -> int:
+    if isinstance(own.get("depths"), list | tuple) and value == len(own["depths"]):
+        return value  # stages, which all stay
     return min(value, layers)
 
 
@@ -380,6 +375,11 @@ def _window(key: str, value: int, own: dict[str, Any], layers: int) -> int:
     if own.get("spatial_merge_size") and own.get("patch_size"):
         return min(value, 2 * own["spatial_merge_size"] * _patch("patch_size", own["patch_size"], own, layers))
     return min(value, SHIFTED_WINDOW)
+
+
+def _stride_back(key: str, value: int, own: dict[str, Any], layers: int) -> int:
+    """Pixels that a patch is turned back into."""
+    return _patch("patch_size", value, own, layers) if value == own.get("patch_size") else value
 
 
 def _patch(key: str, value: int, own: dict[str, Any], layers: int) -> int:
@@ -433,6 +433,7 @@ _NUMBERS: tuple[tuple[re.Pattern[str], Callable[[str, Any, dict[str, Any], int],
         (r"\w+_group_vocab", _at_most(VOCABULARY)),
         ("image_size|crop_size", _picture),
         ("patch_size", _patch),
+        ("encoder_stride", _stride_back),
         ("num_conv_pos_embeddings", _at_most(16)),
         ("num_conv_pos_embedding_groups", _at_most(4)),
         ("num_detection_tokens|num_queries", _at_most(8)),
