@@ -37,6 +37,7 @@ INPUT_KEYS = {
     "codebooks": "codes of each step, the last dimension of input_ids",
     "decoder_codebooks": "the same for decoder_input_ids",
     "codebook_rows": "rows of input_ids that belong to one row of the batch, one for each codebook",
+    "decoder_codebook_rows": "the same for decoder_input_ids",
     "mels": "values of each frame of log-mel features",
     "mels_first": "1 where mel bins come before frames",
     "samples": "samples of an audio wave",

@@ -111,6 +111,8 @@ def _main(declared: str | list[str], names: frozenset[str]) -> str:
 
 def _maker(request: Request) -> Maker:
     """The modality's maker, by what the model calls its main input and what its config describes."""
+    if "marks" in request.names:
+        return decisions.questions
     has_text, has_pixels = "input_ids" in request.names, "pixel_values" in request.names and not request.blind()
     if has_text and has_pixels:
         marked = request.anywhere("image_token_id", "image_token_index") is not None

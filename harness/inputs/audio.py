@@ -90,6 +90,7 @@ def _mels(request: Request) -> int:
         "input_feat_per_channel",
         "feature_projection_input_dim",
         "input_dim",
+        "num_chroma",
     )
     found = request.anywhere(*names)
     if found is None:

@@ -109,6 +109,9 @@ def decoder(request: Request) -> dict[str, Any]:
     if codes := request.numbers.get("decoder_codebooks"):
         shape = (*result["decoder_input_ids"].shape, codes)
         return {"decoder_input_ids": request.integers("codes", 1, _codes(request), *shape)}
+    if rows := request.numbers.get("decoder_codebook_rows"):
+        shape = (request.batch * rows, DECODER_LENGTH)
+        return {"decoder_input_ids": request.integers("codes", 1, _codes(request), *shape)}
     start = request.look("decoder_start_token_id", "bos_token_id", "pad_token_id")
     if start is not None:
         result["decoder_input_ids"][:, 0] = start

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import transformers
 from torch import nn
+from transformers.decision.modeling_utils import DecisionMixin
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 from transformers.utils import logging as transformers_logging
 
@@ -87,14 +88,16 @@ def load(entry: Entry, folder: Path, dtype: Dtype | str, device_map: str, **opti
     """
     if not (folder / "config.json").is_file():
         raise CheckpointMissing(f"{entry.id}: no checkpoint in {folder}; build it first")
+    cls = model_class(entry)
+    options |= {"dtype": getattr(torch, str(dtype)), "device_map": device_map}
     with _quiet():
-        model, report = model_class(entry).from_pretrained(
-            folder,
-            dtype=getattr(torch, str(dtype)),
-            device_map=device_map,
-            output_loading_info=True,
-            **options,
-        )
+        if issubclass(cls, DecisionMixin):  # its own loading, around the usual one, cannot tell what was loaded
+            model = cls.from_pretrained(folder, **options)
+            _, report = super(DecisionMixin, cls).from_pretrained(
+                folder, config=model.config, output_loading_info=True, **options
+            )
+        else:
+            model, report = cls.from_pretrained(folder, output_loading_info=True, **options)
     absent = sorted({*report["missing_keys"], *(str(key) for key in report["mismatched_keys"])})
     if absent:
         raise BuildError(f"{entry.id}: the checkpoint lacks {len(absent)} parameters, first {absent[0]}; rebuild it")
@@ -164,19 +167,24 @@ def _config_class(entry: Entry) -> type[transformers.PreTrainedConfig]:
 
 
 def _part_for(cls: type[PreTrainedModel], config: transformers.PreTrainedConfig) -> transformers.PreTrainedConfig:
-    """The config itself, or the part of it that the class is of: some mappings name a part's class for the whole."""
+    """The config itself, or what the class is of: a part of it, or a head's config around it."""
     wanted = getattr(cls, "config_class", None)
     if wanted is None or isinstance(config, wanted):
         return config
     parts = (getattr(config, name, None) for name in getattr(config, "sub_configs", {}))
-    return next((part for part in parts if type(part) is wanted), config)
+    if (part := next((part for part in parts if type(part) is wanted), None)) is not None:
+        return part
+    if set(getattr(wanted, "sub_configs", {})) == {"text_config"}:
+        return wanted(text_config=config.to_dict(), hidden_size=config.get_text_config().hidden_size)
+    return config
 
 
 def _headed(cls: type[PreTrainedModel], config: transformers.PreTrainedConfig) -> transformers.PreTrainedConfig:
     """The config with what the class's head asks of it, as a user sets it who takes an architecture for that head."""
-    text = config.get_text_config()
-    if cls.__name__.endswith("ForSequenceClassification") and getattr(text, "pad_token_id", 0) is None:
-        text.pad_token_id = 0  # to find the last word of each row
+    if cls.__name__.endswith("ForSequenceClassification"):
+        text = config.get_text_config()
+        if getattr(text, "pad_token_id", 0) is None:
+            text.pad_token_id = 0  # to find the last word of each row
     if cls.__name__ in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values() and getattr(config, "is_decoder", None) is False:
         config.is_decoder = True  # else an encoder sees what it is to predict
     return config
