@@ -11,6 +11,9 @@
     match = "regular expression searched in the parameter's name"
     kind = "uniform" | "log-uniform" | "normal"
     low, high (uniform, log-uniform) or mean, std (normal)
+
+    [class.NAME.config], [class.NAME.reduced], [class.NAME.inputs]
+                 the same tables for one class of the architecture, laid over those of all
 """
 
 from __future__ import annotations
@@ -37,13 +40,16 @@ INPUT_KEYS = {
     "codebooks": "codes of each step, the last dimension of input_ids",
     "decoder_codebooks": "the same for decoder_input_ids",
     "codebook_rows": "rows of input_ids that belong to one row of the batch, one for each codebook",
+    "decoder_codebook_rows": "the same for decoder_input_ids",
     "mels": "values of each frame of log-mel features",
     "mels_first": "1 where mel bins come before frames",
     "samples": "samples of an audio wave",
     "waves": "channels of an audio wave, as a dimension of its own",
     "either": "1 where a model takes either a text or a sound: `padded` has the sound",
+    "decoder_text": "1 where a decoder takes a text though the config is of no encoder and decoder",
     "text_length": "tokens of a text",
 }
+_TABLES = ("config", "reduced", "inputs")
 _PAIRS = ("image_size", "single_image_size")
 _KINDS = {"uniform": ("low", "high"), "log-uniform": ("low", "high"), "normal": ("mean", "std")}
 
@@ -68,8 +74,8 @@ class Recipe:
     weights: tuple[WeightRule, ...] = ()
 
 
-def load_recipe(model_type: str, folder: Path = FOLDER) -> Recipe:
-    """The recipe of `model_type`, empty where there is none. Raises ListError for a malformed one."""
+def load_recipe(model_type: str, model_class: str = "", folder: Path = FOLDER) -> Recipe:
+    """The recipe of a class of `model_type`, empty where there is none. Raises ListError for a malformed one."""
     path = folder / f"{model_type}.toml"
     if not path.is_file():
         return Recipe()
@@ -77,27 +83,50 @@ def load_recipe(model_type: str, folder: Path = FOLDER) -> Recipe:
         data = tomllib.loads(path.read_text("utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ListError(f"{path}: cannot be read as TOML: {' '.join(str(error).split())}") from error
-    _known(path, "top level", data, ("reason", "config", "reduced", "inputs", "weights"))
+    _known(path, "top level", data, ("reason", "config", "reduced", "inputs", "weights", "class"))
     if not isinstance(data.get("reason"), str) or not data["reason"].strip():
         raise ListError(f"{path}: reason is missing; say why the rules are not enough")
-    for table in ("config", "reduced", "inputs"):
-        if not isinstance(data.get(table, {}), dict):
-            raise ListError(f"{path}: [{table}] must be a table")
-    inputs = data.get("inputs", {})
-    _known(path, "[inputs]", inputs, INPUT_KEYS)
-    for key, value in inputs.items():
-        numbers = value if isinstance(value, list) and key in _PAIRS and len(value) == 2 else [value]
-        if not all(isinstance(number, int) and not isinstance(number, bool) and number > 0 for number in numbers):
-            raise ListError(f"{path}: inputs.{key} is {value!r}; valid: a positive whole number ({INPUT_KEYS[key]})")
+    classes = data.get("class", {})
+    if not isinstance(classes, dict):
+        raise ListError(f"{path}: [class] must be a table")
+    _check_tables(path, "", {name: data[name] for name in _TABLES if name in data})
+    for name, own in classes.items():
+        if not isinstance(own, dict):
+            raise ListError(f"{path}: [class.{name}] must be a table")
+        _known(path, f"[class.{name}]", own, _TABLES)
+        _check_tables(path, f"class.{name}.", own)
+    own = classes.get(model_class, {})
     rules = data.get("weights", [])
     if not isinstance(rules, list):
         raise ListError(f"{path}: weights must be an array of tables, [[weights]]")
     return Recipe(
-        config=data.get("config", {}),
-        reduced=data.get("reduced", {}),
-        inputs=inputs,
+        config=overlaid(data.get("config", {}), own.get("config", {})),
+        reduced=overlaid(data.get("reduced", {}), own.get("reduced", {})),
+        inputs=data.get("inputs", {}) | own.get("inputs", {}),
         weights=tuple(_weight_rule(path, rule) for rule in rules),
     )
+
+
+def overlaid(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """`base` with `changes`, tables merged into tables."""
+    result = dict(base)
+    for key, value in changes.items():
+        old = result.get(key)
+        result[key] = overlaid(old, value) if isinstance(value, dict) and isinstance(old, dict) else value
+    return result
+
+
+def _check_tables(path: Path, where: str, tables: dict[str, Any]) -> None:
+    for name, table in tables.items():
+        if not isinstance(table, dict):
+            raise ListError(f"{path}: [{where}{name}] must be a table")
+    inputs = tables.get("inputs", {})
+    _known(path, f"[{where}inputs]", inputs, INPUT_KEYS)
+    for key, value in inputs.items():
+        numbers = value if isinstance(value, list) and key in _PAIRS and len(value) == 2 else [value]
+        if not all(isinstance(number, int) and not isinstance(number, bool) and number > 0 for number in numbers):
+            valid = f"a positive whole number ({INPUT_KEYS[key]})"
+            raise ListError(f"{path}: {where}inputs.{key} is {value!r}; valid: {valid}")
 
 
 def _weight_rule(path: Path, rule: Any) -> WeightRule:

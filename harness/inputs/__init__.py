@@ -13,6 +13,7 @@ import transformers
 from harness.cases import Dtype, Entry, Phase, Profile, Weights
 from harness.inputs import (
     audio,
+    choices,
     cut,
     decisions,
     drafts,
@@ -60,7 +61,7 @@ def make(
     if model_class is None:
         raise InputError(f"{entry.id}: transformers has no class {entry.model_class}; correct the list")
     try:
-        recipe = load_recipe(entry.model_type)
+        recipe = load_recipe(entry.model_type, entry.model_class)
     except ListError as error:
         raise InputError(str(error)) from error
     names = frozenset(inspect.signature(model_class.forward).parameters)
@@ -80,12 +81,16 @@ def make(
     )
     if entry.weights is Weights.HUB and request.main == "input_ids" and (folder / "tokenizer.json").is_file():
         return text.sentences(request, folder)
-    inputs = _maker(request)(request)
-    inputs |= companions(request, inputs)
+    inputs = choices.several(request, _made) if request.head == "MultipleChoice" else _made(request)
     unknown = sorted(set(inputs) - request.names)
     if unknown:
         raise InputError(f"{entry.id}: {entry.model_class}.forward does not take {', '.join(unknown)}")
     return inputs
+
+
+def _made(request: Request) -> dict[str, Any]:
+    inputs = _maker(request)(request)
+    return inputs | companions(request, inputs)
 
 
 def digest(inputs: dict[str, Any]) -> str:
@@ -110,6 +115,8 @@ def cast(inputs: dict[str, Any], dtype: Dtype | str) -> dict[str, Any]:
 def _main(declared: str | list[str], names: frozenset[str]) -> str:
     """The input that a model is about: what its class says, unless its forward method does not take that."""
     first = declared if isinstance(declared, str) else declared[0]
+    if first == "inputs":  # of any kind; some classes take them by their own name too
+        first = next((name for name in ("input_ids", "pixel_values") if name in names), first)
     known = ("input_ids", "pixel_values", "pixel_values_videos", "input_features", "input_values", "hidden_states")
     known += ("query_embeds", "inputs_embeds", "noise_embeds")
     return first if first in names else next((name for name in known if name in names), first)
@@ -140,7 +147,8 @@ def _maker(request: Request) -> Maker:
     if "pixel_values_videos" in request.names and "pixel_values" not in request.names:
         return multimodal.text_and_video if has_text else video.video
     if request.main in ("pixel_values", "pixel_values_videos"):
-        return video.video if request.look("num_frames", "frames_per_clip") else vision.vision
+        still = request.head.startswith("Image") or not request.look("num_frames", "frames_per_clip")
+        return vision.vision if still else video.video
     if request.main == "hidden_states" and request.look("downsampling_ratios"):  # a codec's half
         return audio.latents if request.look("upsampling_ratios") else audio.wave
     if {"decoder_input_values", "labels"} & request.names == {"decoder_input_values"}:

@@ -15,6 +15,8 @@ from harness.inputs.request import InputError, Request
 SAMPLES = 4000
 """A quarter of a second at 16 kHz: 12 frames behind the usual strides of 320."""
 SINGLE_SAMPLES = 3200
+SPEAKER = 2
+"""Times that many samples where a speaker is recognised, by convolutions over 15 frames."""
 PADDING = 1200
 FRAMES = 64
 """Frames of a log-mel spectrogram: 8 behind the usual subsampling by eight."""
@@ -31,6 +33,7 @@ def wave(request: Request) -> dict[str, Any]:
     Codecs take (batch, channels, samples). Those that read a spectrogram of the wave too get as many frames as codes.
     """
     samples = request.numbers.get("samples") or (SAMPLES if request.padded else SINGLE_SAMPLES)
+    samples *= SPEAKER if request.head == "XVector" else 1
     values = _tone(request, samples)
     waves = request.numbers.get("waves") or request.look("audio_channels", "in_channels")
     waves = waves or (1 if request.look("codebook_size", "sampling_rate", "input_sampling_rate") else 0)
@@ -124,6 +127,7 @@ def _mels(request: Request) -> int:
         "feature_projection_input_dim",
         "input_feat_size",
         "input_dim",
+        "num_chroma",
     )
     found = request.anywhere(*names)
     if found is None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from harness.inputs.request import Request, configs
-from harness.inputs.vision import picture
+from harness.inputs.text import ordinary_tokens
+from harness.inputs.vision import picture, size
 
 QUESTION = 8
 """Tokens of a second, short text."""
@@ -20,11 +22,16 @@ SPECIAL = 16
 """Ids at either end of a vocabulary that are left alone, since they may be special."""
 
 
+CODEBOOK_STRIDE = 8
+"""Pixels that a codebook of patches shrinks a picture by (`FlavaImageCodebook` halves it three times)."""
+
+
 def companions(request: Request, inputs: dict[str, Any]) -> dict[str, Any]:
     """What the signature names beside `inputs` and is known here."""
+    makers = _MAKERS | _OF_HEADS.get(request.head, {})
     return {
         name: make(request, inputs)
-        for name, (beside, make) in _MAKERS.items()
+        for name, (beside, make) in makers.items()
         if name in request.names and name not in inputs and beside in inputs
     }
 
@@ -86,7 +93,53 @@ def _frequency(request: Request, inputs: dict[str, Any]) -> torch.Tensor:
     return torch.zeros(request.batch, 1, dtype=torch.long)
 
 
-_MAKERS: dict[str, tuple[str, Callable[[Request, dict[str, Any]], torch.Tensor]]] = {
+def _hidden_patches(request: Request, inputs: dict[str, Any]) -> torch.Tensor:
+    """Which patches are hidden: as many in each row, others in each."""
+    rows, columns = _patch_grid(request)
+    count = rows * columns
+    if inputs["pixel_values"].dim() == 5:
+        count *= inputs["pixel_values"].shape[1] // request.find("tubelet_size")
+    order = torch.rand(request.batch, count, generator=request.generator("bool_masked_pos")).argsort(dim=1)
+    return order < count // 2
+
+
+def _patch_grid(request: Request) -> tuple[int, int]:
+    part = request.vision()
+    patch = request.find("patch_size", config=part)
+    height, width = size(request, part)
+    return height // patch, width // patch
+
+
+def _noise(request: Request, inputs: dict[str, Any]) -> torch.Tensor:
+    """By whose order patches, or square units of them, are hidden."""
+    part = request.vision()
+    step = request.find("patch_stride", "patch_size", config=part)
+    units = request.look("masked_unit_size", config=part) or [1, 1]
+    steps = step if isinstance(step, list | tuple) else [step, step]
+    count = math.prod(side // each // unit for side, each, unit in zip(size(request, part), steps, units, strict=True))
+    return torch.rand(request.batch, count, generator=request.generator("noise"))
+
+
+def _codebook_pixels(request: Request, inputs: dict[str, Any]) -> torch.Tensor:
+    height, width = (CODEBOOK_STRIDE * patches for patches in _patch_grid(request))
+    return torch.rand(request.batch, 3, height, width, generator=request.generator("codebook_pixel_values"))
+
+
+def _hidden_words(request: Request, inputs: dict[str, Any]) -> torch.Tensor:
+    """The text with every fifth word replaced."""
+    ids = inputs["input_ids"].clone()
+    ids[:, 2::5] = ordinary_tokens(request, "input_ids_masked", *ids[:, 2::5].shape)
+    return ids
+
+
+def _questions(request: Request, inputs: dict[str, Any]) -> torch.Tensor:
+    """Places of the words that are asked for."""
+    return torch.tensor([2, 5]).repeat(request.batch, 1)
+
+
+_Makers = dict[str, tuple[str, Callable[[Request, dict[str, Any]], torch.Tensor]]]
+
+_MAKERS: _Makers = {
     "encoder_hidden_states": ("query_embeds", _read),
     "action_embeds": ("pixel_values", _actions),
     "qformer_input_ids": ("input_ids", _question),
@@ -101,3 +154,15 @@ _MAKERS: dict[str, tuple[str, Callable[[Request, dict[str, Any]], torch.Tensor]]
     "freq": ("past_values", _frequency),
 }
 """Each with the input that it goes beside."""
+
+_OF_HEADS: dict[str, _Makers] = {
+    "MaskedImageModeling": {"bool_masked_pos": ("pixel_values", _hidden_patches)},
+    "PreTraining": {
+        "bool_masked_pos": ("pixel_values", _hidden_patches),
+        "noise": ("pixel_values", _noise),
+        "codebook_pixel_values": ("pixel_values", _codebook_pixels),
+        "input_ids_masked": ("input_ids", _hidden_words),
+        "question_positions": ("input_ids", _questions),
+    },
+}
+"""The same for what only classes of one head take or need."""

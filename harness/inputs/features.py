@@ -17,8 +17,8 @@ def takes(request: Request, method: str, name: str) -> bool:
 
 def call(request: Request, method: str, *values: torch.Tensor) -> Any:
     """What the model's `method` says of sizes; None where no module of it has such. Weights play no part."""
-    owner = _owner(request, method)
-    return None if owner is None else getattr(owner, method)(*values)
+    owners = _owners(request, method)
+    return getattr(owners[0], method)(*values) if owners else None
 
 
 def counts(request: Request, method: str, inputs: dict[str, Any], rows: int) -> list[int] | None:
@@ -42,12 +42,12 @@ def count(request: Request, method: str, inputs: dict[str, Any]) -> int | None:
 
     Runs an untrained model of the same config on CPU: the number depends on sizes alone. Raises InputError.
     """
-    owner = _owner(request, method)
-    if owner is None:
+    owners = _owners(request, method)
+    if not owners:
         return None
     with torch.random.fork_rng(devices=[]), torch.no_grad():
-        function = getattr(owner, method)
-        taken = inspect.signature(function).parameters
+        function = getattr(owners[0], method)
+        taken = _taken(owners, method)
         try:
             made = function(**{name: value for name, value in inputs.items() if name in taken})
         except (TypeError, ValueError, RuntimeError, AttributeError, IndexError, KeyError) as error:
@@ -61,12 +61,23 @@ def count(request: Request, method: str, inputs: dict[str, Any]) -> int | None:
     return _rows(made)
 
 
-def _owner(request: Request, method: str) -> torch.nn.Module | None:
-    """The first module of an untrained model of the request's config that has the method."""
+def _owners(request: Request, method: str) -> list[torch.nn.Module]:
+    """The modules of an untrained model of the request's config that have the method, outermost first."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(0)
         model = request.model_class(request.config).eval()
-    return next((module for module in model.modules() if hasattr(module, method)), None)
+    return [module for module in model.modules() if hasattr(module, method)]
+
+
+def _taken(owners: list[torch.nn.Module], method: str) -> set[str]:
+    """Arguments of the first owner's method and, as far as each passes on what it does not know, of the next one's."""
+    names: set[str] = set()
+    for owner in owners:
+        parameters = inspect.signature(getattr(owner, method)).parameters
+        names |= parameters.keys()
+        if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+            break
+    return names
 
 
 def _rows(value: Any) -> int:

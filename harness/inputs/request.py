@@ -15,6 +15,7 @@ from harness.cases import Phase, Profile
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel
 
+_HEAD = re.compile(r"For([A-Z][A-Za-z0-9]*)$")
 _TOKEN = re.compile(r"\w*_token_(id|index)")
 
 
@@ -36,10 +37,18 @@ class Request:
     numbers: dict[str, Any]
     generates: bool
     phase: Phase
+    choice: int = 0
+    """Which of several inputs of a row this is."""
 
     @property
     def batch(self) -> int:
         return 2 if self.profile is Profile.PADDED else 1
+
+    @property
+    def head(self) -> str:
+        """What the class's name says it is for, as "MultipleChoice"; "" for a base model."""
+        found = _HEAD.search(self.model_class.__name__)
+        return found[1] if found else ""
 
     @property
     def padded(self) -> bool:
@@ -47,7 +56,8 @@ class Request:
 
     def generator(self, name: str) -> torch.Generator:
         """A generator of its own for each input, so that adding one changes no other."""
-        digest = hashlib.sha256(f"{self.seed}:{self.profile}:{name}".encode()).digest()
+        several = f":{self.choice}" if self.choice else ""
+        digest = hashlib.sha256(f"{self.seed}:{self.profile}:{name}{several}".encode()).digest()
         return torch.Generator().manual_seed(int.from_bytes(digest[:8], "big") >> 1)
 
     def normal(self, name: str, *shape: int) -> torch.Tensor:

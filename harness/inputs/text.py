@@ -14,6 +14,8 @@ LENGTH = 20
 SINGLE_LENGTH = 16
 PADDING = 7
 """Tokens of padding in the second row of the `padded` profile."""
+QUESTION = 5
+"""Words of a question."""
 DECODER_LENGTH = 12
 DECODER_PADDING = 4
 
@@ -29,9 +31,11 @@ def text(request: Request) -> dict[str, Any]:
     length = request.numbers.get("text_length", LENGTH if request.padded else SINGLE_LENGTH)
     if (positions := request.look("max_position_embeddings", config=request.part("text_config"))) and positions > 0:
         length = min(length, positions)
-    encoder_decoder = request.config.is_encoder_decoder
+    encoder_decoder = request.config.is_encoder_decoder or "decoder_text" in request.numbers
     left = request.generates and not encoder_decoder
     result = masked(request, "input_ids", "attention_mask", length, PADDING, left)
+    if request.head in ("QuestionAnswering", "MultipleChoice") and request.look("sep_token_id") is not None:
+        _separated(request, result)
     types = request.look("type_vocab_size", config=request.part("text_config"))
     if "token_type_ids" in request.names and types and types > 1:
         kinds = (torch.arange(length) >= length // 2).long().expand(request.batch, -1)
@@ -43,9 +47,26 @@ def text(request: Request) -> dict[str, Any]:
         result["input_ids"] = request.integers("codes", 1, _codes(request), request.batch * rows, length)
     if "bbox" in request.names:
         result["bbox"] = boxes(request, length)
-    if encoder_decoder:
+    if encoder_decoder and request.head == "SequenceClassification":
+        _ended(request, result)  # such a class reads the one end token of each text, and makes the decoder's own
+    elif encoder_decoder:
         result |= decoder(request)
+        if "decoder_text" in request.numbers and "labels" in request.names:
+            result["labels"] = result["decoder_input_ids"].clone()  # without, what the decoder says stays inside
     return result
+
+
+def _separated(request: Request, result: dict[str, Any]) -> None:
+    """A question, two separators, what may answer it, and a separator."""
+    lengths = result["attention_mask"].sum(dim=1)
+    result["input_ids"][:, QUESTION : QUESTION + 2] = request.find("sep_token_id")
+    result["input_ids"][torch.arange(request.batch), lengths - 1] = request.find("sep_token_id")
+
+
+def _ended(request: Request, result: dict[str, Any]) -> None:
+    """The last word of each row becomes the end of its text."""
+    lengths = result["attention_mask"].sum(dim=1)
+    result["input_ids"][torch.arange(request.batch), lengths - 1] = request.find("eos_token_id")
 
 
 def embedded(request: Request) -> dict[str, Any]:
@@ -106,6 +127,9 @@ def decoder(request: Request) -> dict[str, Any]:
     result = masked(request, "decoder_input_ids", "decoder_attention_mask", DECODER_LENGTH, DECODER_PADDING, left=False)
     if codes := request.numbers.get("decoder_codebooks"):
         shape = (*result["decoder_input_ids"].shape, codes)
+        return {"decoder_input_ids": request.integers("codes", 1, _codes(request), *shape)}
+    if rows := request.numbers.get("decoder_codebook_rows"):
+        shape = (request.batch * rows, DECODER_LENGTH)
         return {"decoder_input_ids": request.integers("codes", 1, _codes(request), *shape)}
     start = request.look("decoder_start_token_id", "bos_token_id", "pad_token_id")
     if start is not None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import transformers
 from torch import nn
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 from transformers.utils import logging as transformers_logging
 
 from harness.cases import Dtype, Entry, Evidence, Weights
@@ -130,11 +131,11 @@ def model_class(entry: Entry) -> type[PreTrainedModel]:
 def _synthetic(entry: Entry, seed: int) -> PreTrainedModel:
     """The entry's architecture, small, with seeded weights, float32 on CPU."""
     try:
-        recipe = load_recipe(entry.model_type)
+        recipe = load_recipe(entry.model_type, entry.model_class)
         config = reduced_config(_config_class(entry), recipe)
         cls = model_class(entry)
         with _quiet():
-            model = _instantiate(cls, _part_for(cls, config))
+            model = _instantiate(cls, _headed(cls, _part_for(cls, config)))
     except (UnreducibleConfig, ListError) as error:
         raise BuildError(f"{entry.id}: {error}; correct model_lists/recipes/{entry.model_type}.toml") from error
     except (BuildError, DependencyMissing):
@@ -175,12 +176,27 @@ def _config_class(entry: Entry) -> type[transformers.PreTrainedConfig]:
 
 
 def _part_for(cls: type[PreTrainedModel], config: transformers.PreTrainedConfig) -> transformers.PreTrainedConfig:
-    """The config itself, or the part of it that the class is of: some mappings name a part's class for the whole."""
+    """The config itself, or what the class is of: a part of it, or a head's config around it."""
     wanted = getattr(cls, "config_class", None)
     if wanted is None or isinstance(config, wanted):
         return config
     parts = (getattr(config, name, None) for name in getattr(config, "sub_configs", {}))
-    return next((part for part in parts if type(part) is wanted), config)
+    if (part := next((part for part in parts if type(part) is wanted), None)) is not None:
+        return part
+    if set(getattr(wanted, "sub_configs", {})) == {"text_config"}:
+        return wanted(text_config=config.to_dict(), hidden_size=config.get_text_config().hidden_size)
+    return config
+
+
+def _headed(cls: type[PreTrainedModel], config: transformers.PreTrainedConfig) -> transformers.PreTrainedConfig:
+    """The config with what the class's head asks of it, as a user sets it who takes an architecture for that head."""
+    if cls.__name__.endswith("ForSequenceClassification"):
+        text = config.get_text_config()
+        if getattr(text, "pad_token_id", 0) is None:
+            text.pad_token_id = 0  # to find the last word of each row
+    if cls.__name__ in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values() and getattr(config, "is_decoder", None) is False:
+        config.is_decoder = True  # else an encoder sees what it is to predict
+    return config
 
 
 def _instantiate(cls: type[PreTrainedModel], config: transformers.PreTrainedConfig) -> PreTrainedModel:

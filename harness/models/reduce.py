@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 from huggingface_hub.errors import StrictDataclassError
 from transformers import CONFIG_MAPPING
 
+from model_lists.recipes import overlaid
+
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
 
@@ -105,7 +107,7 @@ def reduced_config(config_class: type[PreTrainedConfig], recipe: Recipe) -> PreT
         _follow_merged(raw, small)
         _scale_grids(raw, small)
         _remap_tokens(raw, small)
-        return config_class.from_dict(_merged(small, recipe.reduced))
+        return config_class.from_dict(overlaid(small, recipe.reduced))
     except (TypeError, ValueError, KeyError, AttributeError, ZeroDivisionError, StrictDataclassError) as error:
         raise UnreducibleConfig(f"{config_class.__name__} refuses its reduced values: {_line(error)}") from error
 
@@ -118,20 +120,11 @@ def original_config(config_class: type[PreTrainedConfig], recipe: Recipe) -> Pre
         defaults = config_class().to_dict()
     except (ValueError, StrictDataclassError):
         return config_class(**recipe.config)  # the facts mend defaults that the class itself refuses
-    return config_class.from_dict(_merged(defaults, recipe.config))
+    return config_class.from_dict(overlaid(defaults, recipe.config))
 
 
 def _nested(facts: dict[str, Any]) -> bool:
     return any(isinstance(value, dict) for value in facts.values())
-
-
-def _merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """`base` with `changes`, tables merged into tables."""
-    result = dict(base)
-    for key, value in changes.items():
-        old = result.get(key)
-        result[key] = _merged(old, value) if isinstance(value, dict) and isinstance(old, dict) else value
-    return result
 
 
 def _reduce(
@@ -477,6 +470,11 @@ def _window(key: str, value: int, own: dict[str, Any], layers: int) -> int:
     return min(value, SHIFTED_WINDOW)
 
 
+def _stride_back(key: str, value: int, own: dict[str, Any], layers: int) -> int:
+    """Pixels that a patch is turned back into."""
+    return _patch("patch_size", value, own, layers) if value == own.get("patch_size") else value
+
+
 def _patch(key: str, value: int, own: dict[str, Any], layers: int) -> int:
     return min(value, 8)
 
@@ -536,6 +534,7 @@ _NUMBERS: tuple[tuple[re.Pattern[str], Callable[[str, Any, dict[str, Any], int],
         (r"\w+_group_vocab", _at_most(VOCABULARY)),
         ("image_size|crop_size", _picture),
         ("patch_size", _patch),
+        ("encoder_stride", _stride_back),
         ("num_conv_pos_embeddings", _at_most(16)),
         ("num_conv_pos_embedding_groups", _at_most(4)),
         ("num_detection_tokens|num_queries", _at_most(8)),

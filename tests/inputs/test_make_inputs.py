@@ -7,6 +7,7 @@ import torch
 
 from harness.cases import Profile
 from harness.inputs import InputError, cast, digest, make
+from harness.models import registered
 from harness.models.reduce import reduced_config
 from model_lists import load_list
 from model_lists.recipes import load_recipe
@@ -108,3 +109,36 @@ def test_a_config_without_the_needed_field_is_one_line():
         make(ENTRIES["timesfm"], BertConfig(), Path("absent"), Profile.PADDED, 0)
     assert "context_length" in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def of_class(name: str, profile: Profile = Profile.PADDED):
+    """Inputs of any registered class, and the config of the reduced architecture."""
+    from transformers import CONFIG_MAPPING
+
+    pair = next(pair for pair in registered.pairs() if pair.model_class == name)
+    config = reduced_config(CONFIG_MAPPING[pair.model_type], load_recipe(pair.model_type, name))
+    return make(registered.entry(pair), config, Path("absent"), profile, 0), config
+
+
+def test_choices_are_several_texts_of_one_row_that_differ():
+    inputs, _ = of_class("RoFormerForMultipleChoice")
+    assert inputs["input_ids"].shape == inputs["attention_mask"].shape
+    rows, count, _ = inputs["input_ids"].shape
+    assert (rows, count) == (2, 3)
+    assert not torch.equal(inputs["input_ids"][:, 0], inputs["input_ids"][:, 1])
+    assert len(of_class("RoFormerForMultipleChoice", Profile.SINGLE)[0]["input_ids"]) == 1
+
+
+def test_a_text_that_is_classified_by_its_end_has_one_end():
+    inputs, config = of_class("BartForSequenceClassification")
+    ends = inputs["input_ids"] == config.eos_token_id
+    assert ends.sum(dim=1).tolist() == [1, 1]
+    assert ends[0, -1]
+    assert ends[1, inputs["attention_mask"][1].sum() - 1]
+    assert "decoder_input_ids" not in inputs
+
+
+def test_as_many_patches_are_hidden_in_each_row_but_others():
+    hidden = of_class("VideoMAEForPreTraining")[0]["bool_masked_pos"]
+    assert hidden.sum(dim=1).tolist() == [hidden.shape[1] // 2] * 2
+    assert not torch.equal(hidden[0], hidden[1])

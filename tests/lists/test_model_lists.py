@@ -151,11 +151,22 @@ def test_every_shipped_recipe_is_valid():
         ("reason = 'x'\n[[weights]]\nmatch = 'a'\nkind = 'cauchy'", "valid: uniform, log-uniform, normal"),
         ("reason = 'x'\n[[weights]]\nmatch = 'a'\nkind = 'normal'\nmean = 0", "lacks std"),
         ("reason = ", "cannot be read as TOML"),
+        ("reason = 'x'\n[class.A.weights]\na = 1", "unknown key 'weights' in [class.A]"),
+        ("reason = 'x'\n[class.A.inputs]\nframes = 0", "class.A.inputs.frames is 0"),
+        ("reason = 'x'\n[class]\nA = 1", "[class.A] must be a table"),
     ],
 )
 def test_malformed_recipes_are_refused(tmp_path, text, complaint):
     (tmp_path / "kind.toml").write_text(text)
     with pytest.raises(ListError) as caught:
-        load_recipe("kind", tmp_path)
+        load_recipe("kind", folder=tmp_path)
     assert complaint in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_class_has_its_own_values_over_those_of_the_architecture(tmp_path):
+    (tmp_path / "kind.toml").write_text(
+        "reason = 'x'\n[reduced]\nwidth = 8\n[reduced.part]\na = 1\nb = 2\n[class.Own.reduced.part]\nb = 3\n"
+    )
+    assert load_recipe("kind", "Other", folder=tmp_path).reduced == {"width": 8, "part": {"a": 1, "b": 2}}
+    assert load_recipe("kind", "Own", folder=tmp_path).reduced == {"width": 8, "part": {"a": 1, "b": 3}}
