@@ -13,6 +13,7 @@ import transformers
 from harness.cases import Dtype, Entry, Phase, Profile, Weights
 from harness.inputs import audio, decisions, multimodal, text, time_series, video, vision
 from harness.inputs.companions import companions
+from harness.inputs.labels import labelled
 from harness.inputs.request import InputError, Maker, Request
 from model_lists import ListError
 from model_lists.recipes import load_recipe
@@ -64,9 +65,12 @@ def make(
         phase=phase,
     )
     if entry.weights is Weights.HUB and request.main == "input_ids" and (folder / "tokenizer.json").is_file():
-        return text.sentences(request, folder)
+        inputs = text.sentences(request, folder)
+        return labelled(request, inputs) if phase is Phase.TRAIN else inputs
     inputs = _maker(request)(request)
     inputs |= companions(request, inputs)
+    if phase is Phase.TRAIN:
+        inputs = labelled(request, inputs)
     unknown = sorted(set(inputs) - request.names)
     if unknown:
         raise InputError(f"{entry.id}: {entry.model_class}.forward does not take {', '.join(unknown)}")
@@ -77,22 +81,41 @@ def digest(inputs: dict[str, Any]) -> str:
     """sha256 (hex) over every input's name, shape, dtype and bytes, whatever the order of the inputs."""
     result = hashlib.sha256()
     for name in sorted(inputs):
-        value = inputs[name]
-        if isinstance(value, torch.Tensor):
-            result.update(f"{name}:{tuple(value.shape)}:{value.dtype}:".encode())
-            result.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
-        else:
-            result.update(f"{name}:{value!r}:".encode())
+        _add(result, name, inputs[name])
     return result.hexdigest()
 
 
+def _add(result: hashlib._Hash, name: str, value: Any) -> None:
+    match value:
+        case torch.Tensor():
+            result.update(f"{name}:{tuple(value.shape)}:{value.dtype}:".encode())
+            result.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+        case dict():
+            for key in sorted(value):
+                _add(result, f"{name}.{key}", value[key])
+        case list() | tuple() if any(isinstance(item, torch.Tensor | dict | list | tuple) for item in value):
+            for number, item in enumerate(value):
+                _add(result, f"{name}.{number}", item)
+        case _:
+            result.update(f"{name}:{value!r}:".encode())
+
+
 def cast(inputs: dict[str, Any], dtype: Dtype | str) -> dict[str, Any]:
-    """The inputs with floating-point tensors in `dtype` (torch's name); everything else as it is."""
+    """The inputs with floating-point tensors in `dtype` (torch's name), nested ones too; everything else as it is."""
     target = getattr(torch, str(dtype))
-    return {
-        name: value.to(target) if isinstance(value, torch.Tensor) and value.is_floating_point() else value
-        for name, value in inputs.items()
-    }
+
+    def convert(value: Any) -> Any:
+        match value:
+            case torch.Tensor():
+                return value.to(target) if value.is_floating_point() else value
+            case dict():
+                return {key: convert(item) for key, item in value.items()}
+            case list() | tuple():
+                return type(value)(convert(item) for item in value)
+            case _:
+                return value
+
+    return convert(inputs)
 
 
 def _main(declared: str | list[str], names: frozenset[str]) -> str:
