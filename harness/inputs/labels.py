@@ -123,7 +123,7 @@ def _depths(request: Request, inputs: dict[str, Any]) -> torch.Tensor:
 
 
 def _objects(request: Request, inputs: dict[str, Any]) -> list[dict[str, torch.Tensor]]:
-    """For each picture the classes of things, int64, and where they are: boxes float32 as centre and size, in shares."""
+    """Things in each picture: classes, int64, and boxes, float32, as centre and size in shares of the picture."""
     return [
         {
             "class_labels": request.integers(f"class.{row}", 0, request.config.num_labels, OBJECTS),

@@ -97,9 +97,17 @@ def reduced_config(config_class: type[PreTrainedConfig], recipe: Recipe) -> PreT
         _follow(raw, small)
         _scale_grids(raw, small)
         _remap_tokens(raw, small)
+        _begin_decoding(small)
         return config_class.from_dict(_merged(small, recipe.reduced))
     except (TypeError, ValueError, KeyError, AttributeError, ZeroDivisionError, StrictDataclassError) as error:
         raise UnreducibleConfig(f"{config_class.__name__} refuses its reduced values: {_line(error)}") from error
+
+
+def _begin_decoding(small: dict[str, Any]) -> None:
+    """Where nothing says how a decoder begins, it begins with padding, as the checkpoints of such classes say."""
+    if small.get("is_encoder_decoder") and small.get("decoder_start_token_id") is None:
+        begin = small.get("bos_token_id") if small.get("bos_token_id") is not None else small.get("pad_token_id")
+        small["decoder_start_token_id"] = begin
 
 
 def _nested(facts: dict[str, Any]) -> bool:
