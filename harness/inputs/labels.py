@@ -37,7 +37,8 @@ def labelled(request: Request, inputs: dict[str, Any]) -> dict[str, Any]:
     if not added and not {"labels", "future_values"} & request.names and not _needs_none(request):
         raise InputError(f"{request.model}: no labels are known for {request.model_class.__name__}")
     result = inputs | added
-    shifts = request.config.is_encoder_decoder and request.generates and "labels" in added
+    padding = request.look("pad_token_id", config=request.part("text_config"))  # what stands where no label counts
+    shifts = request.config.is_encoder_decoder and request.generates and "labels" in added and padding is not None
     return {name: value for name, value in result.items() if not (shifts and name == "decoder_input_ids")}
 
 
