@@ -13,7 +13,10 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers import GenerationMixin, LogitsProcessor, LogitsProcessorList
+from transformers import CompileConfig, GenerationMixin, LogitsProcessor, LogitsProcessorList
+
+_COMPILED_OPTIONS = "_zoo_compiled_generation"
+"""Attribute of a model that `compile_steps` has prepared: what else `generate` is to be called with."""
 
 DECODE_STEPS = 8
 """Steps that read the cache, after the prefill that fills it."""
@@ -46,11 +49,11 @@ class Teacher(LogitsProcessor):
         return forced.scatter_(-1, self._given[step].unsqueeze(-1), 0).to(scores.device)
 
 
-def generate(model: nn.Module, inputs: dict[str, Any], teacher: Teacher, static: bool) -> dict[str, Any]:
+def generate(model: nn.Module, inputs: dict[str, Any], teacher: Teacher) -> dict[str, Any]:
     """A prefill and `DECODE_STEPS` cached steps; what was returned, logits in the model's own dtype.
 
-    `static` asks for the cache of fixed size that compiled generation needs, where the model can have one. The
-    library never compiles by itself here. Raises WrongSteps, and what the library raises.
+    Nothing is compiled, unless `compile_steps` has prepared the model: by itself the library compiles on some devices
+    and not on others. Raises WrongSteps, and what the library raises.
     """
     returned = model.generate(
         **inputs,
@@ -59,11 +62,10 @@ def generate(model: nn.Module, inputs: dict[str, Any], teacher: Teacher, static:
         do_sample=False,
         num_beams=1,
         use_cache=True,
-        cache_implementation="static" if static else None,
-        disable_compile=True,
         return_dict_in_generate=True,
         output_logits=True,
         logits_processor=LogitsProcessorList([teacher]),
+        **getattr(model, _COMPILED_OPTIONS, {"disable_compile": True}),
     )
     result = {"sequences": returned} if isinstance(returned, torch.Tensor) else dict(returned)
     if result.get("logits"):
@@ -72,11 +74,22 @@ def generate(model: nn.Module, inputs: dict[str, Any], teacher: Teacher, static:
     return result
 
 
-def compile_steps(model: nn.Module, compiled: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
-    """Put what `compiled` makes of them in place of the forward methods that generation loops call, prefill included.
+def compile_steps(model: nn.Module, compiler: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+    """Have `generate` compile with `compiler` where the library compiles: the steps after the prefill, whose cache then
+    is one of fixed size. Models that the library knows no such cache for have all their steps compiled.
 
-    A compiled module is no help: its `generate` is the module's own, which calls the module itself.
+    A compiled module would be no help: its `generate` is the module's own, which calls the module itself.
     """
     for part in model.modules():
-        if part is model or isinstance(part, GenerationMixin):
-            part.forward = compiled(part.forward)
+        if isinstance(part, GenerationMixin):
+            if part._supports_default_dynamic_cache():
+                part.get_compiled_call = _always(compiler(part.__call__))
+            else:
+                part.forward = compiler(part.forward)
+    everywhere = CompileConfig()
+    everywhere._compile_all_devices = True
+    setattr(model, _COMPILED_OPTIONS, {"cache_implementation": "static", "compile_config": everywhere})
+
+
+def _always(compiled: Callable[..., Any]) -> Callable[[CompileConfig | None], Callable[..., Any]]:
+    return lambda config: compiled

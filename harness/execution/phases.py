@@ -20,13 +20,12 @@ def run(
     seed: int,
     *,
     teacher: Teacher | None = None,
-    static: bool = False,
 ) -> Any:
     """Run one phase of `model` (a module, or its compiled form) and return its raw output.
 
     `inputs` are keyword arguments already on the model's device. The CPU generator is reseeded,
-    so that a model that draws on CPU draws the same on both sides. `teacher` and `static` are for
-    `Phase.GENERATE`, see `generation.generate`.
+    so that a model that draws on CPU draws the same on both sides. `teacher` chooses the tokens of
+    `Phase.GENERATE`.
     """
     torch.manual_seed(seed)
     match phase:
@@ -37,7 +36,7 @@ def run(
                 return model(**inputs)
         case Phase.GENERATE:
             with torch.no_grad():
-                return generation.generate(model, inputs, teacher or Teacher(), static)
+                return generation.generate(model, inputs, teacher or Teacher())
         case Phase.TRAIN:
             return training.step(model, inputs)
 

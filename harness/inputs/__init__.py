@@ -27,6 +27,7 @@ from harness.inputs import (
     vision,
 )
 from harness.inputs.companions import companions
+from harness.inputs.labels import labelled
 from harness.inputs.request import InputError, Maker, Request
 from model_lists import ListError
 from model_lists.recipes import load_recipe
@@ -80,8 +81,11 @@ def make(
         phase=phase,
     )
     if entry.weights is Weights.HUB and request.main == "input_ids" and (folder / "tokenizer.json").is_file():
-        return text.sentences(request, folder)
+        inputs = text.sentences(request, folder)
+        return labelled(request, inputs) if phase is Phase.TRAIN else inputs
     inputs = choices.several(request, _made) if request.head == "MultipleChoice" else _made(request)
+    if phase is Phase.TRAIN:
+        inputs = labelled(request, inputs)
     unknown = sorted(set(inputs) - request.names)
     if unknown:
         raise InputError(f"{entry.id}: {entry.model_class}.forward does not take {', '.join(unknown)}")

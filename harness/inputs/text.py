@@ -116,14 +116,10 @@ def boxes(request: Request, length: int) -> torch.Tensor:
 def decoder(request: Request) -> dict[str, Any]:
     """`decoder_input_ids` int64 (batch, length), beginning with the start token, and their mask.
 
-    Generation starts by itself, except where the config does not say with which token.
+    Generation starts a decoder by itself.
     """
-    if "decoder_input_ids" not in request.names:
+    if "decoder_input_ids" not in request.names or request.phase is Phase.GENERATE:
         return {}
-    if request.phase is Phase.GENERATE:
-        if request.look("decoder_start_token_id", "bos_token_id") is not None:
-            return {}
-        return {"decoder_input_ids": torch.full((request.batch, 1), pad_token(request))}
     result = masked(request, "decoder_input_ids", "decoder_attention_mask", DECODER_LENGTH, DECODER_PADDING, left=False)
     if codes := request.numbers.get("decoder_codebooks"):
         shape = (*result["decoder_input_ids"].shape, codes)

@@ -54,7 +54,6 @@ def _run(report: Report, target: Target, case: Case, payload: dict[str, Any]) ->
     device, seed, folder = target.device_type, payload["seed"], Path(payload["folder"])
     given = cast(torch.load(folder / INPUTS, weights_only=True), case.dtype)
     known = Reference.read(folder / REFERENCE)
-    static = case.mode is Mode.COMPILED
     with target.entered(case.mode):
         report.enter(Stage.TO_DEVICE)
         model = models.load(case.entry, Path(payload["checkpoint"]), case.dtype, device, **target.load_options())
@@ -65,7 +64,7 @@ def _run(report: Report, target: Target, case: Case, payload: dict[str, Any]) ->
             on_device = phases.moved(given, device)
             target.synchronize()
             started = time.monotonic()
-            returned = phases.run(case.phase, runner, on_device, seed, teacher=Teacher(known.tokens), static=static)
+            returned = phases.run(case.phase, runner, on_device, seed, teacher=Teacher(known.tokens))
             target.synchronize()
             elapsed = time.monotonic() - started
             assert_on(device, outputs.tensors(returned), "outputs")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dis
 import inspect
+from itertools import pairwise
 from types import CodeType
 from typing import TYPE_CHECKING
 
@@ -27,7 +29,7 @@ def phases_of(model_class: type[PreTrainedModel]) -> tuple[Phase, ...]:
 
 
 def _makes_loss(model_class: type) -> bool:
-    """Does its forward method, or the one that it calls on its parent, name a loss?"""
+    """Does its forward method, or the one that it calls on its parent, make a loss?"""
     for base in model_class.__mro__:
         forward = vars(base).get("forward")
         if forward is None:
@@ -35,11 +37,24 @@ def _makes_loss(model_class: type) -> bool:
         code = getattr(inspect.unwrap(forward), "__code__", None)
         if code is None:
             return False
-        if "loss" in code.co_varnames or "loss" in _names_in_calls(code):
+        if "loss" in code.co_varnames:
+            return _is_set(code, "loss")
+        if "loss" in _names_in_calls(code):
             return True
         if not {"super", "forward"} <= set(code.co_names):
             return False
     return False
+
+
+def _is_set(code: CodeType, name: str) -> bool:
+    """Is the local variable ever set to something other than None? Some classes refuse labels and return no loss."""
+    steps = list(dis.get_instructions(code))
+    return any(
+        step.opname == "STORE_FAST"
+        and step.argval == name
+        and not (before.opname == "LOAD_CONST" and not before.argval)
+        for before, step in pairwise(steps)
+    )
 
 
 def _names_in_calls(code: CodeType) -> set[str]:

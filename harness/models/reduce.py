@@ -107,6 +107,7 @@ def reduced_config(config_class: type[PreTrainedConfig], recipe: Recipe) -> PreT
         _follow_merged(raw, small)
         _scale_grids(raw, small)
         _remap_tokens(raw, small)
+        _begin_decoding(small)
         return config_class.from_dict(overlaid(small, recipe.reduced))
     except (TypeError, ValueError, KeyError, AttributeError, ZeroDivisionError, StrictDataclassError) as error:
         raise UnreducibleConfig(f"{config_class.__name__} refuses its reduced values: {_line(error)}") from error
@@ -121,6 +122,13 @@ def original_config(config_class: type[PreTrainedConfig], recipe: Recipe) -> Pre
     except (ValueError, StrictDataclassError):
         return config_class(**recipe.config)  # the facts mend defaults that the class itself refuses
     return config_class.from_dict(overlaid(defaults, recipe.config))
+
+
+def _begin_decoding(small: dict[str, Any]) -> None:
+    """Where nothing says how a decoder begins, it begins with padding, as the checkpoints of such classes say."""
+    if small.get("is_encoder_decoder") and small.get("decoder_start_token_id") is None:
+        begin = small.get("bos_token_id") if small.get("bos_token_id") is not None else small.get("pad_token_id")
+        small["decoder_start_token_id"] = begin
 
 
 def _nested(facts: dict[str, Any]) -> bool:

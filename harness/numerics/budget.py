@@ -12,11 +12,29 @@ model only gathers rows, so a floor of a few units in the last place is added:
 
 The first line sees an error spread over the leaf, the second one wrong element among millions.
 Both scale with the leaf, so multiplying a model's outputs by a constant changes nothing.
+
+Gradients need one thing more. Some are sums of terms that cancel: a key's bias moves all scores of a
+row alike, so its gradient is zero, and what is computed is the rounding of the terms. Such a leaf has
+no scale of its own, and one run's rounding does not bound another's. The terms are made of the same
+activations as the gradients that do not cancel, so these give the scale: where a gradient is smaller
+than the model's typical one, the floor is taken from the typical one,
+
+    rms(truth) -> max(rms(truth), median over gradients of rms)
+    max|truth| -> max(max|truth|, median over gradients of max)
+
+The median, since a single huge gradient must not excuse the others. What this leaves unseen is an
+error of FLOOR_ULPS units in the last place of a typical gradient: at float32, 2e-6 of one.
 """
 
 from __future__ import annotations
 
+import statistics
+from collections.abc import Mapping
+
 import torch
+
+GRADIENT = "grad."
+"""Beginning of the names of leaves that are gradients."""
 
 NOISE_MULTIPLIER = 4.0
 """Errors of two correct implementations at one dtype are of one size; their worst elements differ
@@ -46,6 +64,15 @@ def rms(x: torch.Tensor) -> float:
     if top == 0.0:
         return 0.0
     return top * (x / top).square().mean().sqrt().item()
+
+
+def least_scales(truth: Mapping[str, torch.Tensor]) -> tuple[float, float]:
+    """Typical root mean square and typical largest magnitude of the gradients among some leaves, 0 where none are."""
+    gradients = [leaf for name, leaf in truth.items() if name.startswith(GRADIENT) and leaf.any()]
+    if not gradients:
+        return 0.0, 0.0
+    tops = [leaf.abs().max().item() for leaf in gradients]
+    return statistics.median(rms(leaf) for leaf in gradients), statistics.median(tops)
 
 
 def allowance(cpu_error: float, scale: float, dtype: torch.dtype) -> float:

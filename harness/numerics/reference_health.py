@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from harness.cases import Verdict
-from harness.numerics.budget import rms
+from harness.numerics.budget import GRADIENT, least_scales, rms
 from harness.numerics.judge import OUTLIER_FACTOR, Leaves
 
 NOISE_LIMIT = 0.1
@@ -27,6 +27,7 @@ def diagnose(truth: Leaves, first: Leaves, second: Leaves) -> tuple[Verdict, str
         return Verdict.NONDETERMINISTIC_REFERENCE, "two CPU runs return different leaves"
     if first.keys() != truth.keys():
         return Verdict.REFERENCE_ERROR, "the float64 run returns other leaves than the run at the case's dtype"
+    typical, _ = least_scales(truth)
     for path, leaf in first.items():
         if leaf.shape != second[path].shape or leaf.shape != truth[path].shape:
             return Verdict.NONDETERMINISTIC_REFERENCE, f"{path}: CPU runs return different shapes"
@@ -38,20 +39,20 @@ def diagnose(truth: Leaves, first: Leaves, second: Leaves) -> tuple[Verdict, str
                 return Verdict.NONFINITE_REFERENCE, f"{path}: NaN on CPU"
             if (torch.isinf(leaf) & (exact.abs() < _MASK)).any():
                 return Verdict.NONFINITE_REFERENCE, f"{path}: the CPU overflows at this dtype"
-            if _noise(leaf, exact) > NOISE_LIMIT:
+            if _noise(leaf, exact, typical if path.startswith(GRADIENT) else 0.0) > NOISE_LIMIT:
                 return Verdict.WEAK_REFERENCE, f"{path}: the CPU's own error is over {NOISE_LIMIT:.0%} of the values"
     if not any(_tells(leaf) for leaf in first.values()):
         return Verdict.WEAK_REFERENCE, "every output is constant"
     return None
 
 
-def _noise(leaf: torch.Tensor, exact: torch.Tensor) -> float:
-    """The CPU's error at its dtype as a share of the truth, over elements that are no masks."""
+def _noise(leaf: torch.Tensor, exact: torch.Tensor, least: float) -> float:
+    """The CPU's error at its dtype as a share of the truth (of `least`, if that is more), masks left out."""
     usable = torch.isfinite(leaf) & torch.isfinite(exact.to(leaf.dtype))
     values, errors = exact[usable].abs(), (leaf[usable].to(exact.dtype) - exact[usable]).abs()
     typical = values.median() if values.numel() else values.sum()
     ordinary = values <= OUTLIER_FACTOR * typical
-    scale = rms(values[ordinary])
+    scale = max(rms(values[ordinary]), least)
     return rms(errors[ordinary]) / scale if scale else 0.0
 
 

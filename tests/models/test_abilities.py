@@ -29,6 +29,9 @@ FORWARD, GENERATE, TRAIN = Phase
         ("Pix2StructForConditionalGeneration", (FORWARD, GENERATE, TRAIN)),
         # Takes labels and makes no loss of them.
         ("RTDetrModel", (FORWARD,)),
+        # Takes labels and says that training is not implemented.
+        ("DPTForDepthEstimation", (FORWARD,)),
+        ("GLPNForDepthEstimation", (FORWARD, TRAIN)),
         ("PatchTSTForPrediction", (FORWARD, TRAIN)),
         ("TimeSeriesTransformerModel", (FORWARD,)),
     ],
