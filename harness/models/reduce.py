@@ -107,7 +107,6 @@ def reduced_config(config_class: type[PreTrainedConfig], recipe: Recipe) -> PreT
         _follow_merged(raw, small)
         _scale_grids(raw, small)
         _remap_tokens(raw, small)
-        _begin_decoding(small)
         return config_class.from_dict(overlaid(small, recipe.reduced))
     except (TypeError, ValueError, KeyError, AttributeError, ZeroDivisionError, StrictDataclassError) as error:
         raise UnreducibleConfig(f"{config_class.__name__} refuses its reduced values: {_line(error)}") from error
@@ -115,20 +114,25 @@ def reduced_config(config_class: type[PreTrainedConfig], recipe: Recipe) -> PreT
 
 def original_config(config_class: type[PreTrainedConfig], recipe: Recipe) -> PreTrainedConfig:
     """The architecture's own defaults with the recipe's facts, unreduced. Raises what the config class raises."""
-    if not _nested(recipe.config):
-        return config_class(**recipe.config)
+    return _begin_decoding(_with_facts(config_class, recipe.config))
+
+
+def _with_facts(config_class: type[PreTrainedConfig], facts: dict[str, Any]) -> PreTrainedConfig:
+    if not _nested(facts):
+        return config_class(**facts)
     try:
         defaults = config_class().to_dict()
     except (ValueError, StrictDataclassError):
-        return config_class(**recipe.config)  # the facts mend defaults that the class itself refuses
-    return config_class.from_dict(overlaid(defaults, recipe.config))
+        return config_class(**facts)  # the facts mend defaults that the class itself refuses
+    return config_class.from_dict(overlaid(defaults, facts))
 
 
-def _begin_decoding(small: dict[str, Any]) -> None:
+def _begin_decoding(config: PreTrainedConfig) -> PreTrainedConfig:
     """Where nothing says how a decoder begins, it begins with padding, as the checkpoints of such classes say."""
-    if small.get("is_encoder_decoder") and small.get("decoder_start_token_id") is None:
-        begin = small.get("bos_token_id") if small.get("bos_token_id") is not None else small.get("pad_token_id")
-        small["decoder_start_token_id"] = begin
+    if getattr(config, "is_encoder_decoder", False) and getattr(config, "decoder_start_token_id", 0) is None:
+        begin = getattr(config, "bos_token_id", None)
+        config.decoder_start_token_id = begin if begin is not None else getattr(config, "pad_token_id", None)
+    return config
 
 
 def _nested(facts: dict[str, Any]) -> bool:
