@@ -72,7 +72,7 @@ _EXPERTS = re.compile(r"num_experts|num_local_experts|n_routed_experts|moe_num_e
 _TOP_K = re.compile(r"num_experts_per_tok(en)?|moe_topk|moe_k|top_k_experts|experts_per_token")
 _WINDOWS = re.compile(
     r"sliding_window(_size)?|local_attention(_window_len)?|attention_window(_size)?|keep_window_size"
-    r"|(mamba_)?chunk_size|attention_chunk_size|block_size"
+    r"|(mamba_)?chunk_size|attention_chunk_size|block_size|local_transformer_stride"
 )
 _POSITIONS = re.compile(r"max_position_embeddings|n_positions|max_(source|target)_positions")
 _PATTERNS = re.compile(r"(\w+_)?(layer|block)s?_types?|layers_block_type|hybrid_layer_pattern")
@@ -463,7 +463,7 @@ def _offset(key: str, value: int, own: dict[str, Any], layers: int) -> int:
 def _picture(key: str, value: int, own: dict[str, Any], layers: int) -> int:
     patch = own.get("patch_size")
     patch = patch[0] if isinstance(patch, list | tuple) else patch
-    staged = any(_STAGE_WIDTHS.fullmatch(name) or name in ("depths", "embed_dims") for name in own)
+    staged = _staged(own)
     if "tubelet_size" in own and isinstance(own["tubelet_size"], list | tuple):
         patch = own["tubelet_size"][-1]
     if windows := own.get("num_windows"):  # as many windows as their number's root along each side
@@ -475,11 +475,16 @@ def _picture(key: str, value: int, own: dict[str, Any], layers: int) -> int:
     return min(value, _patch("patch_size", patch, own, layers) * PATCHES)
 
 
+def _staged(own: dict[str, Any]) -> bool:
+    """Do several stages shrink the picture?"""
+    return any(_STAGE_WIDTHS.fullmatch(name) or name in ("depths", "embed_dims") for name in own)
+
+
 def _window(key: str, value: int, own: dict[str, Any], layers: int) -> int:
-    """Side of a window over patches, or, where patches are merged, over pixels: two merged patches."""
+    """Side of a window over patches, or, where patches are merged, over pixels: two patches, merged or not."""
     if own.get("spatial_merge_size") and own.get("patch_size"):
         return min(value, 2 * own["spatial_merge_size"] * _patch("patch_size", own["patch_size"], own, layers))
-    return min(value, SHIFTED_WINDOW)
+    return min(value, SHIFTED_WINDOW if _staged(own) or not own.get("patch_size") else PATCHES // 2)
 
 
 def _stride_back(key: str, value: int, own: dict[str, Any], layers: int) -> int:
@@ -530,6 +535,7 @@ _NUMBERS: tuple[tuple[re.Pattern[str], Callable[[str, Any, dict[str, Any], int],
         ("index_topk_blocks", _at_most(2)),
         ("index_block_size|index_kpool", _at_most(WINDOW // 2)),
         ("index_head_dim", _at_most(2 * HEAD)),
+        ("local_radius|global_block_size", _at_most(WINDOW // 2)),
         (r"num_sparse_\w+_layers", lambda key, value, own, layers: min(value, layers // 2)),
         (r"\w+_layer_offset", _offset),
         ("num_kv_shared_layers", _sharing),

@@ -37,7 +37,8 @@ FACTORS = re.compile(r"(width|depth)_coefficient")
 HEADS = re.compile(r"(?P<of>(\w+_)?)(num_attention_heads|attention_heads|num_heads|n_heads?)")
 WINDOWS = re.compile(
     r"(\w+_)?sliding_window(_size)?|local_attention|attention_window(_size)?|(mamba_|attention_)?chunk_size|keep_window_size"
-    r"|index_topk|index_kpool|index_block_size|local_attention_window_len"
+    r"|index_topk|index_kpool|index_block_size|local_attention_window_len|local_radius|global_block_size"
+    r"|local_transformer_stride"
 )
 TOKENS = re.compile(r"[a-z]\w*_token_(id|index|ids)|(begin_)?suppress_tokens|(im|codec)_\w+_id")
 CONVOLUTIONS = re.compile(
@@ -275,7 +276,7 @@ def low_rank(change: Change) -> Iterator[str]:
 def states_and_convolutions(change: Change) -> Iterator[str]:
     for key, value in change.before.items():
         new = change.after.get(key)
-        if not CONVOLUTIONS.fullmatch(key) or key in change.set or value == new:
+        if not CONVOLUTIONS.fullmatch(key) or WINDOWS.fullmatch(key) or key in change.set or value == new:
             continue
         if not _cut(value, new):
             yield f"{key}: {value} became {new}"
@@ -338,6 +339,16 @@ def pictures(change: Change) -> Iterator[str]:
     side, patch, merge = change.both("image_size"), change.both("patch_size"), change.both("spatial_merge_size")
     if side and patch and not side[0] % patch[0] and side[1] % patch[1]:
         yield f"image_size: {side[1]} in patches of {patch[1]}"
+    window = change.both("window_size")
+    if (
+        side
+        and patch
+        and window
+        and not merge
+        and 0 < window[0] < side[0] // patch[0]
+        and window[1] * patch[1] >= side[1]
+    ):
+        yield f"window_size: {window[1]} of {side[1] // patch[1]} patches"
     if side and patch and merge and not side[0] // patch[0] % merge[0] and side[1] // patch[1] % merge[1]:
         yield f"image_size: {side[1] // patch[1]} patches merged by {merge[1]}"
 
