@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from harness.inputs.prompts import prompts
 from harness.inputs.request import Request
 from harness.inputs.text import decoder
 
@@ -34,7 +35,21 @@ def vision(request: Request) -> dict[str, Any]:
     result = {"pixel_values": picture(request, "pixel_values", part, request.batch, *several)}
     if "image_sizes" in request.names:
         result["image_sizes"] = torch.tensor([size(request, part)] * request.batch)
+    if "pixel_mask" in request.names and not several:
+        result["pixel_mask"] = _mask_of(request, result["pixel_values"])
+    if "input_points" in request.names:
+        result |= prompts(request, *result["pixel_values"].shape[-2:])
     return result | (decoder(request) if request.config.is_encoder_decoder else {})
+
+
+def _mask_of(request: Request, pixels: torch.Tensor) -> torch.Tensor:
+    """`pixel_mask` int64 (batch, height, width); for `padded` the second picture becomes less wide, and padded."""
+    mask = torch.ones(pixels.shape[0], *pixels.shape[-2:], dtype=torch.long)
+    if request.padded:
+        kept = pixels.shape[-1] * 3 // 4
+        mask[1, :, kept:] = 0
+        pixels[1, ..., kept:] = 0
+    return mask
 
 
 def packed_patches(request: Request, name: str) -> tuple[dict[str, Any], tuple[int, int, int]]:

@@ -466,13 +466,15 @@ def _picture(key: str, value: int, own: dict[str, Any], layers: int) -> int:
     staged = _staged(own)
     if "tubelet_size" in own and isinstance(own["tubelet_size"], list | tuple):
         patch = own["tubelet_size"][-1]
-    if windows := own.get("num_windows"):  # as many windows as their number's root along each side
-        return min(value, windows * math.isqrt(windows))
     if staged and patch and "window_size" in own:
         return min(value, patch * 2 ** (len(own["depths"]) - 1) * SHIFTED_WINDOW)
     if (staged and "backbone_out_indices" not in own) or not patch:
         return min(value, STAGE_PICTURE)
-    return min(value, _patch("patch_size", patch, own, layers) * PATCHES)
+    side = _patch("patch_size", patch, own, layers) * PATCHES
+    if windows := own.get("num_windows"):  # they tile the picture, their number's root along each side
+        multiple = windows * math.isqrt(windows)
+        side = -(-side // multiple) * multiple
+    return min(value, side)
 
 
 def _staged(own: dict[str, Any]) -> bool:

@@ -142,3 +142,32 @@ def test_as_many_patches_are_hidden_in_each_row_but_others():
     hidden = of_class("VideoMAEForPreTraining")[0]["bool_masked_pos"]
     assert hidden.sum(dim=1).tolist() == [hidden.shape[1] // 2] * 2
     assert not torch.equal(hidden[0], hidden[1])
+
+
+def test_objects_to_find_in_a_picture_are_pointed_at():
+    padded, single = (of_class("SamModel", profile)[0] for profile in Profile)
+    height, width = padded["pixel_values"].shape[-2:]
+    assert padded["input_points"].shape == (*padded["input_labels"].shape, 2)
+    assert set(padded["input_labels"][0].unique().tolist()) == {0, 1}
+    assert (padded["input_labels"][1, :, -1] == -10).all()
+    left, top, right, bottom = padded["input_boxes"].unbind(-1)
+    assert ((left >= 0) & (left < right) & (right <= width)).all()
+    assert ((top >= 0) & (top < bottom) & (bottom <= height)).all()
+    assert "input_boxes" not in single
+
+
+def test_a_smaller_picture_is_padded_and_masked():
+    inputs = of_class("Mask2FormerModel")[0]
+    hidden = inputs["pixel_mask"] == 0
+    assert not hidden[0].any()
+    assert hidden[1].any()
+    assert (inputs["pixel_values"].movedim(1, -1)[hidden] == 0).all()
+    assert of_class("Mask2FormerModel", Profile.SINGLE)[0]["pixel_mask"].all()
+
+
+def test_patches_that_are_not_there_have_no_place():
+    inputs = of_class("Gemma4VisionModel")[0]
+    absent = (inputs["pixel_position_ids"] == -1).all(dim=-1)
+    assert not absent[0].any()
+    assert absent[1].any()
+    assert (inputs["pixel_values"][absent] == 0).all()
