@@ -1,0 +1,66 @@
+"""Codecs get codes that differ and waves of the size of what goes in; classes with loaders of their own load."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+import torch
+
+from harness.cases import Profile
+from harness.inputs import make
+from harness.models import BuildError, DependencyMissing, build, load, model_class, registered
+
+
+def entry(model_type: str):
+    return registered.entry(registered.base_pairs()[model_type])
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_codebooks_are_drawn_and_activations_stay_bounded(tmp_path):
+    codec = entry("xcodec")
+    folder = build(codec, tmp_path / "m", 0).folder
+    model = load(codec, folder, "float32", "cpu")
+    books = [buffer for name, buffer in model.named_buffers() if name.endswith("codebook.embed")]
+    assert books
+    assert all(book.std() > 0.5 for book in books)
+    heard = {}
+    model.acoustic_encoder.register_forward_hook(lambda module, given, made: heard.update(latents=made))
+    with torch.no_grad():
+        made = model(**make(codec, model.config, folder, Profile.PADDED, 0))
+    assert heard["latents"].std() < 1000
+    assert len(made.audio_codes.unique()) > 8
+
+
+def test_a_loader_of_its_own_is_used_and_what_it_lacks_is_still_seen(tmp_path):
+    from safetensors.torch import load_file, save_file
+
+    decision = entry("jev")
+    folder = build(decision, tmp_path / "m", 0).folder
+    assert load(decision, folder, "float32", "cpu").decision_config is not None
+    path = folder / "model.safetensors"
+    state = load_file(path)
+    del state[next(name for name in state if "embed_tokens" in name)]
+    save_file(state, path, {"format": "pt"})
+    with pytest.raises(BuildError, match="lacks 1 parameters"):
+        load(decision, folder, "float32", "cpu")
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torchaudio") is not None, reason="the package is there")
+def test_a_missing_package_is_found_when_the_class_is(tmp_path):
+    with pytest.raises(DependencyMissing, match="torchaudio"):
+        model_class(entry("higgs_audio_v2_tokenizer"))
+
+
+def test_a_class_that_is_not_there_is_said_once():
+    with pytest.raises(BuildError) as caught:
+        build(entry("voxtral_realtime_text"), None, 0)
+    assert str(caught.value).count("no model class") == 1
+    assert "recipes" not in str(caught.value)
