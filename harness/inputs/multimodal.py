@@ -115,6 +115,11 @@ def _whole(request: Request) -> tuple[dict[str, Any], int]:
     if "high_res_pixel_values" in request.names:
         sharp = request.find("high_res_vision_config")
         extra["high_res_pixel_values"] = picture(request, "high_res_pixel_values", sharp, request.batch)
+    if "pixel_values_local" in request.names:
+        # The whole at low resolution comes with its halves, left and right, at a high one.
+        extra["pixel_values_local"] = picture(request, "pixel_values_local", part, 2 * request.batch)
+        extra["num_local_patches"] = [2] * request.batch
+        extra |= {"patches_grid": [[2, 1]] * request.batch} if "patches_grid" in request.names else {}
     pixels = picture(request, "pixel_values", part, *leading)
     patch = request.look("patch_size", config=part)
     if patch is None:

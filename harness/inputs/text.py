@@ -134,15 +134,15 @@ def decoder(request: Request) -> dict[str, Any]:
 
 
 def masked(request: Request, ids: str, mask: str, length: int, padding: int, left: bool) -> dict[str, torch.Tensor]:
-    """Ordinary tokens, with padding in the second row where the profile and the signature have it."""
+    """Ordinary tokens, with padding in the last row where the profile and the signature have it."""
     tokens = ordinary_tokens(request, ids, request.batch, length)
     result = {ids: tokens}
     if mask in request.names:
         kept = torch.ones(request.batch, length, dtype=torch.long)
         if request.padded:
             where = slice(None, padding) if left else slice(length - padding, None)
-            kept[1, where] = 0
-            tokens[1, where] = pad_token(request)
+            kept[-1, where] = 0
+            tokens[-1, where] = pad_token(request)
         result[mask] = kept
     return result
 
