@@ -81,25 +81,6 @@ def embedded(request: Request) -> dict[str, Any]:
     return result
 
 
-def draft(request: Request) -> dict[str, Any]:
-    """A block of tokens to guess after a text whose hidden states are given, float32 (batch, length, width).
-
-    `noise_embeds` is the block; `context_hidden_states` has the states of several layers beside each other; the
-    mask covers both, padded left.
-    """
-    width, block = request.find("hidden_size"), request.find("block_size")
-    length = LENGTH if request.padded else SINGLE_LENGTH
-    layers = len(request.find("target_layer_ids"))
-    mask = torch.ones(request.batch, length + block, dtype=torch.long)
-    if request.padded:
-        mask[1, :PADDING] = 0
-    return {
-        "noise_embeds": request.normal("noise_embeds", request.batch, block, width),
-        "context_hidden_states": request.normal("context_hidden_states", request.batch, length, width * layers),
-        "attention_mask": mask,
-    }
-
-
 def boxes(request: Request, length: int) -> torch.Tensor:
     """Where each word stands on a page, (batch, length, 4) as left, top, right, bottom.
 
