@@ -28,6 +28,7 @@ from model_lists import ListError
 
 FOLDER = Path(__file__).parent / "recipes"
 INPUT_KEYS = {
+    "rows": "rows of the `padded` profile, where the model takes another number than two",
     "image_size": "height and width of pictures, pixels: one number, or both",
     "single_image_size": "the same for the `single` profile",
     "image_tokens": "placeholder tokens per picture",

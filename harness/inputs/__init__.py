@@ -172,7 +172,7 @@ def _maker(request: Request) -> Maker:
         "inputs": text.embedded,
         "inputs_embeds": text.embedded,
         "query_embeds": text.embedded,
-        "noise_embeds": text.draft,
+        "noise_embeds": drafts.block,
         "latents": audio.latents,
     }
     if request.main not in makers:

@@ -1,4 +1,4 @@
-"""Models that draft tokens for another from its keys and values."""
+"""Models that draft tokens for another, from its keys and values or from its hidden states."""
 
 from __future__ import annotations
 
@@ -31,4 +31,23 @@ def draft(request: Request) -> dict[str, Any]:
         "position_ids": mask.sum(dim=1, keepdim=True) - 1,
         "attention_mask": mask,
         "shared_kv_states": states,
+    }
+
+
+def block(request: Request) -> dict[str, Any]:
+    """A block of tokens to guess after a text whose hidden states are given, float32 (batch, length, width).
+
+    `noise_embeds` is the block; `context_hidden_states` has the states of several layers beside each other; the
+    mask covers both, padded left.
+    """
+    width, guessed = request.find("hidden_size"), request.find("block_size")
+    length = LENGTH if request.padded else SINGLE_LENGTH
+    layers = len(request.find("target_layer_ids"))
+    mask = torch.ones(request.batch, length + guessed, dtype=torch.long)
+    if request.padded:
+        mask[1, :PADDING] = 0
+    return {
+        "noise_embeds": request.normal("noise_embeds", request.batch, guessed, width),
+        "context_hidden_states": request.normal("context_hidden_states", request.batch, length, width * layers),
+        "attention_mask": mask,
     }

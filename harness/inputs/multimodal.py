@@ -41,16 +41,16 @@ def placeholders(request: Request) -> dict[str, Any]:
     made = None if told else features.count(request, "get_image_features", pictures)
     count = given or (count if made is None else made // request.batch)
     image = request.anywhere("image_token_id", "image_token_index")
-    result = _marked(request, image, count, "image") | pictures
+    result = _marked(request, image, count) | pictures
     return result | _seen(request, result)
 
 
-def _marked(request: Request, token: int, count: int, kind: str) -> dict[str, Any]:
-    """Text with `count` placeholders in each row."""
-    before, after = [token] * 0, [token] * 0
-    if kind == "image" and (start := request.look("vision_start_token_id", "image_start_token_id")) is not None:
-        before, after = [start], [request.find("vision_end_token_id", "image_end_token_id")]
-    marked = torch.tensor([*before, *[token] * count, *after])
+def _marked(request: Request, token: int, count: int) -> dict[str, Any]:
+    """Text with `count` placeholders in each row, between a start and an end where the config has them."""
+    marked = torch.full((count,), token)
+    if (start := request.look("vision_start_token_id", "image_start_token_id")) is not None:
+        end = request.find("vision_end_token_id", "image_end_token_id")
+        marked = torch.cat([torch.tensor([start]), marked, torch.tensor([end])])
     words = AFTER if request.padded else AFTER - 4
     padding = PADDING if request.padded else 0
     rows, masks = [], []
@@ -115,6 +115,11 @@ def _whole(request: Request) -> tuple[dict[str, Any], int]:
     if "high_res_pixel_values" in request.names:
         sharp = request.find("high_res_vision_config")
         extra["high_res_pixel_values"] = picture(request, "high_res_pixel_values", sharp, request.batch)
+    if "pixel_values_local" in request.names:
+        # The whole at low resolution comes with its halves, left and right, at a high one.
+        extra["pixel_values_local"] = picture(request, "pixel_values_local", part, 2 * request.batch)
+        extra["num_local_patches"] = [2] * request.batch
+        extra |= {"patches_grid": [[2, 1]] * request.batch} if "patches_grid" in request.names else {}
     pixels = picture(request, "pixel_values", part, *leading)
     patch = request.look("patch_size", config=part)
     if patch is None:

@@ -42,7 +42,7 @@ class Request:
 
     @property
     def batch(self) -> int:
-        return 2 if self.profile is Profile.PADDED else 1
+        return self.numbers.get("rows", 2) if self.padded else 1
 
     @property
     def head(self) -> str:

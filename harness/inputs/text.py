@@ -81,25 +81,6 @@ def embedded(request: Request) -> dict[str, Any]:
     return result
 
 
-def draft(request: Request) -> dict[str, Any]:
-    """A block of tokens to guess after a text whose hidden states are given, float32 (batch, length, width).
-
-    `noise_embeds` is the block; `context_hidden_states` has the states of several layers beside each other; the
-    mask covers both, padded left.
-    """
-    width, block = request.find("hidden_size"), request.find("block_size")
-    length = LENGTH if request.padded else SINGLE_LENGTH
-    layers = len(request.find("target_layer_ids"))
-    mask = torch.ones(request.batch, length + block, dtype=torch.long)
-    if request.padded:
-        mask[1, :PADDING] = 0
-    return {
-        "noise_embeds": request.normal("noise_embeds", request.batch, block, width),
-        "context_hidden_states": request.normal("context_hidden_states", request.batch, length, width * layers),
-        "attention_mask": mask,
-    }
-
-
 def boxes(request: Request, length: int) -> torch.Tensor:
     """Where each word stands on a page, (batch, length, 4) as left, top, right, bottom.
 
@@ -134,15 +115,15 @@ def decoder(request: Request) -> dict[str, Any]:
 
 
 def masked(request: Request, ids: str, mask: str, length: int, padding: int, left: bool) -> dict[str, torch.Tensor]:
-    """Ordinary tokens, with padding in the second row where the profile and the signature have it."""
+    """Ordinary tokens, with padding in the last row where the profile and the signature have it."""
     tokens = ordinary_tokens(request, ids, request.batch, length)
     result = {ids: tokens}
     if mask in request.names:
         kept = torch.ones(request.batch, length, dtype=torch.long)
         if request.padded:
             where = slice(None, padding) if left else slice(length - padding, None)
-            kept[1, where] = 0
-            tokens[1, where] = pad_token(request)
+            kept[-1, where] = 0
+            tokens[-1, where] = pad_token(request)
         result[mask] = kept
     return result
 

@@ -134,3 +134,25 @@ def test_no_architecture_is_named_in_code():
     folder = Path(__file__).parents[2] / "harness"
     for path in [*(folder / "models").glob("*.py"), *(folder / "inputs").glob("*.py")]:
         assert "model_type ==" not in path.read_text(), path.name
+
+
+@pytest.mark.parametrize(
+    "model_type",
+    ["sam_vision_model", "got_ocr2_vision", "qwen2_5_vl_vision", "mllama_text_model", "deepseek_vl_hybrid"],
+)
+def test_layers_that_attend_in_another_way_are_some_of_the_layers(model_type):
+    original = CONFIG_MAPPING[model_type].from_dict(CONFIG_MAPPING[model_type]().to_dict())
+    found = 0
+    for before, after in pairs(original, reduced_config(CONFIG_MAPPING[model_type], load_recipe(model_type))):
+        for key, value in vars(before).items():
+            if "att" in key and isinstance(value, list | tuple) and value and len(value) < before.num_hidden_layers:
+                found += 1
+                assert 0 < len(getattr(after, key)) < after.num_hidden_layers, key
+                assert max(getattr(after, key)) < after.num_hidden_layers, key
+    assert found
+
+
+@pytest.mark.parametrize("model_type", ["muse_glimmer", "muse_spark"])
+def test_projectors_read_merged_patches(model_type):
+    config = reduced_config(CONFIG_MAPPING[model_type], load_recipe(model_type))
+    assert config.out_hidden_size == config.vision_config.hidden_size * config.vision_config.merge_size**2
