@@ -142,3 +142,8 @@ def test_as_many_patches_are_hidden_in_each_row_but_others():
     hidden = of_class("VideoMAEForPreTraining")[0]["bool_masked_pos"]
     assert hidden.sum(dim=1).tolist() == [hidden.shape[1] // 2] * 2
     assert not torch.equal(hidden[0], hidden[1])
+
+
+def test_what_only_the_model_inside_asks_for_is_made_too():
+    inputs, _ = of_class("Emu3ForConditionalGeneration")
+    assert inputs["image_sizes"].tolist() == [list(inputs["pixel_values"].shape[-2:])] * 2
