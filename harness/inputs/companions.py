@@ -22,6 +22,7 @@ SPECIAL = 16
 """Ids at either end of a vocabulary that are left alone, since they may be special."""
 
 
+SPOKEN = 8
 CODEBOOK_STRIDE = 8
 """Pixels that a codebook of patches shrinks a picture by (`FlavaImageCodebook` halves it three times)."""
 
@@ -137,6 +138,30 @@ def _questions(request: Request, inputs: dict[str, Any]) -> torch.Tensor:
     return torch.tensor([2, 5]).repeat(request.batch, 1)
 
 
+def _robot(request: Request, inputs: dict[str, Any]) -> torch.Tensor:
+    return request.normal("state", request.batch, request.find("max_state_dim"))
+
+
+def _action_noise(request: Request, inputs: dict[str, Any]) -> torch.Tensor:
+    """What the actions are denoised from."""
+    return request.normal("noise", request.batch, request.find("chunk_size"), request.find("max_action_dim"))
+
+
+def _time(request: Request, inputs: dict[str, Any]) -> torch.Tensor:
+    """How far each row is denoised, a share."""
+    return torch.rand(request.batch, generator=request.generator("timestep"))
+
+
+def _spoken(request: Request, inputs: dict[str, Any]) -> torch.Tensor:
+    """Frames that have been spoken already."""
+    return request.normal("decoder_input_values", request.batch, SPOKEN, request.find("num_mel_bins"))
+
+
+def _speaker(request: Request, inputs: dict[str, Any]) -> torch.Tensor:
+    """Whose voice it is."""
+    return request.normal("speaker_embeddings", request.batch, request.find("speaker_embedding_dim"))
+
+
 _Makers = dict[str, tuple[str, Callable[[Request, dict[str, Any]], torch.Tensor]]]
 
 _MAKERS: _Makers = {
@@ -156,6 +181,15 @@ _MAKERS: _Makers = {
 """Each with the input that it goes beside."""
 
 _OF_HEADS: dict[str, _Makers] = {
+    "ConditionalGeneration": {
+        "state": ("pixel_values", _robot),
+        "noise": ("pixel_values", _action_noise),
+        "timestep": ("pixel_values", _time),
+    },
+    "TextToSpeech": {
+        "decoder_input_values": ("input_ids", _spoken),
+        "speaker_embeddings": ("input_ids", _speaker),
+    },
     "MaskedImageModeling": {"bool_masked_pos": ("pixel_values", _hidden_patches)},
     "PreTraining": {
         "bool_masked_pos": ("pixel_values", _hidden_patches),

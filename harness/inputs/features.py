@@ -15,6 +15,13 @@ def takes(request: Request, method: str, name: str) -> bool:
     return name in inspect.signature(getattr(request.model_class, method, lambda: None)).parameters
 
 
+def asks(request: Request, method: str, name: str) -> bool:
+    """Does the model's `method`, wherever it is, take the argument and have no default for it?"""
+    owners = _owners(request, method)
+    taken = inspect.signature(getattr(owners[0], method)).parameters if owners else {}
+    return name in taken and taken[name].default is inspect.Parameter.empty
+
+
 def call(request: Request, method: str, *values: torch.Tensor) -> Any:
     """What the model's `method` says of sizes; None where no module of it has such. Weights play no part."""
     owners = _owners(request, method)

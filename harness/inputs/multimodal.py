@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 from typing import Any
 
@@ -100,7 +99,7 @@ def _whole(request: Request) -> tuple[dict[str, Any], int]:
     grids = request.anywhere("image_grid_pinpoints")
     height, width = size(request, part)
     extra: dict[str, Any] = {}
-    if "image_sizes" in request.names and (grids or _asks_for(request, "get_image_features", "image_sizes")):
+    if "image_sizes" in request.names and (grids or features.asks(request, "get_image_features", "image_sizes")):
         whole = tuple(grids[0]) if grids else (height, width)
         extra["image_sizes"] = torch.tensor([whole] * request.batch)
     if grids:
@@ -128,12 +127,6 @@ def _whole(request: Request) -> tuple[dict[str, Any], int]:
     count = math.prod(side // patch for side in (height, width))
     count = round(count * (request.look("downsample_ratio") or 1) ** 2 / (request.look("scale_factor") or 1) ** 2)
     return {"pixel_values": pixels} | extra, count
-
-
-def _asks_for(request: Request, method: str, name: str) -> bool:
-    """Does the model's method take the argument and have no default for it?"""
-    taken = inspect.signature(getattr(request.model_class, method, lambda: None)).parameters
-    return name in taken and taken[name].default is inspect.Parameter.empty
 
 
 def _packed(request: Request) -> tuple[dict[str, Any], int]:

@@ -97,8 +97,11 @@ def wholes() -> dict[str, tuple[str, ...]]:
 
 def _inner(config_class: type) -> Iterator[str]:
     for part in getattr(config_class, "sub_configs", {}).values():
-        if inner := getattr(part, "model_type", ""):
+        inner = getattr(part, "model_type", "")
+        if inner in CONFIG_MAPPING:
             yield inner
+        else:  # a part of no type of its own, whose parts may be of one
+            yield from _inner(part)
 
 
 def entries() -> Iterator[Entry]:

@@ -171,3 +171,8 @@ def test_patches_that_are_not_there_have_no_place():
     assert not absent[0].any()
     assert absent[1].any()
     assert (inputs["pixel_values"][absent] == 0).all()
+
+
+def test_what_only_the_model_inside_asks_for_is_made_too():
+    inputs, _ = of_class("Emu3ForConditionalGeneration")
+    assert inputs["image_sizes"].tolist() == [list(inputs["pixel_values"].shape[-2:])] * 2

@@ -36,6 +36,7 @@ def test_every_type_stands_for_itself_or_is_part_of_another():
     for inner in ("clip_text_model", "sam_mask_decoder"):
         assert inner not in wholes[inner]
     assert "sam" in wholes["sam_mask_decoder"]
+    assert wholes["qwen3_omni_moe_talker_text"] == ("qwen3_omni_moe",), "through a config of no registered type"
 
 
 def test_a_pair_is_counted_once_whatever_it_serves():
