@@ -101,19 +101,8 @@ def test_a_second_night_reuses_references_and_programs(night, cache, runner):
 
 
 def test_a_rerun_shows_the_last_verdict_beside_the_new_one(night, cache):
-    done = zoo(
-        night,
-        "rerun",
-        "vit",
-        "--list",
-        "two.csv",
-        "--mode",
-        "defer-and-fuse",
-        "--phase",
-        "forward",
-        "--cache",
-        str(cache),
-    )
+    lane = ("--mode", "defer-and-fuse", "--phase", "forward")
+    done = zoo(night, "rerun", "vit", "--list", "two.csv", *lane, "--cache", str(cache))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "PASS -> PASS" in done.stdout
 
