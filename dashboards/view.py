@@ -168,7 +168,15 @@ def matrix(rows: Sequence[Row], missing: Sequence[str]) -> dict[str, Any]:
             cases.append(case)
     varying = [name for name in ("phase", "dtype", "profile") if len({case[name] for case in cases}) > 1]
     keys = sorted({_column_key(case, varying) for case in cases}, key=_column_order)
-    columns = [{"mode": clean(key[0]), "parts": [clean(part) for part in key[1:]]} for key in keys]
+    phases = sorted({case["phase"] for case in cases}, key=lambda phase: _place(Phase, phase))
+    columns = [
+        {
+            "mode": clean(key[0]),
+            "phase": clean(key[1] if "phase" in varying else next(iter(phases))),
+            "parts": [clean(part) for part in key[1:]],
+        }
+        for key in keys
+    ]
 
     entries: dict[str, dict[str, Any]] = {}
     for case in cases:
@@ -188,6 +196,7 @@ def matrix(rows: Sequence[Row], missing: Sequence[str]) -> dict[str, Any]:
             for family, members in sorted(grouped.items())
         ],
         "modes": _mode_totals(cases),
+        "phases": [clean(phase) for phase in phases],
         "entries": len(entries),
         "model_types": len({case["model_type"] for case in cases}),
         "unplaced": unplaced,

@@ -1,7 +1,7 @@
 "use strict";
 (() => {
   const byId = (id) => document.getElementById(id);
-  const form = byId("filter"), search = byId("q"), verdict = byId("v"), mode = byId("m");
+  const form = byId("filter"), search = byId("q"), verdict = byId("v"), mode = byId("m"), phase = byId("p");
   const dialog = byId("case");
   const { stages, labels, verdicts, cases: details } = JSON.parse(byId("details").textContent);
   const numberOf = new Map(details.map((item, number) => [item.id, number]));
@@ -11,6 +11,7 @@
     cells: [...row.querySelectorAll(".cell")].map((cell) => ({
       cell,
       mode: cell.closest("td").dataset.m,
+      phase: cell.closest("td").dataset.p,
       text: `${cell.textContent} ${cell.title}`.toLowerCase(),
       ...cell.dataset,
     })),
@@ -19,7 +20,7 @@
   /* Everything that a reader can choose is in the address, so that a view can be sent to somebody. */
   const state = () => {
     const hash = new URLSearchParams(location.hash.slice(1));
-    return { q: hash.get("q") || "", v: hash.get("v") || "", m: hash.get("m") || "", case: hash.get("case") || "" };
+    return Object.fromEntries(["q", "v", "m", "p", "case"].map((name) => [name, hash.get(name) || ""]));
   };
   const address = (change) => {
     const hash = new URLSearchParams();
@@ -33,18 +34,21 @@
   const matches = (cell, wanted) =>
     !wanted || cell.v === wanted || verdicts[cell.v].group === wanted || (wanted === "not-pass" && cell.v !== "PASS");
 
-  function filter({ q, v, m }) {
+  function filter({ q, v, m, p }) {
     if (search.value !== q) search.value = q;
     verdict.value = v;
     mode.value = m;
-    document.querySelectorAll("[data-m]").forEach((item) => { item.hidden = Boolean(m) && item.dataset.m !== m; });
+    if (phase) phase.value = p;
+    document.querySelectorAll("[data-m]").forEach((item) => {
+      item.hidden = (Boolean(m) && item.dataset.m !== m) || (Boolean(p) && Boolean(item.dataset.p) && item.dataset.p !== p);
+    });
     document.querySelectorAll("[data-filter]").forEach((chip) => chip.classList.toggle("chosen", chip.dataset.filter === v));
     const words = q.toLowerCase().split(/\s+/).filter(Boolean);
     let shown = 0;
     for (const entry of entries) {
       let any = false;
       for (const cell of entry.cells) {
-        const fits = matches(cell, v) && (!m || cell.mode === m) &&
+        const fits = matches(cell, v) && (!m || cell.mode === m) && (!p || cell.phase === p) &&
           words.every((word) => entry.text.includes(word) || cell.text.includes(word));
         cell.cell.classList.toggle("dim", !fits);
         any ||= fits;
@@ -191,9 +195,10 @@
   search.addEventListener("input", () => replace({ q: search.value }));
   verdict.addEventListener("change", () => replace({ v: verdict.value }));
   mode.addEventListener("change", () => replace({ m: mode.value }));
+  if (phase) phase.addEventListener("change", () => replace({ p: phase.value }));
   form.addEventListener("submit", (event) => event.preventDefault());
-  form.addEventListener("reset", (event) => { event.preventDefault(); replace({ q: "", v: "", m: "" }); });
-  byId("show-all").addEventListener("click", () => replace({ q: "", v: "", m: "" }));
+  form.addEventListener("reset", (event) => { event.preventDefault(); replace({ q: "", v: "", m: "", p: "" }); });
+  byId("show-all").addEventListener("click", () => replace({ q: "", v: "", m: "", p: "" }));
   addEventListener("hashchange", show);
   dialog.addEventListener("close", () => {
     const cell = document.querySelector(`a.cell[data-n="${numberOf.get(state().case)}"]`);

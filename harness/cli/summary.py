@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from harness.cases import Case, Group, Stage, Verdict
+from harness.cases import Case, Group, Phase, Stage, Verdict
 from harness.cli.style import plain, verdict_style
 from results import list_runs, open_run
 from results.expected import Outcome, outcome
@@ -91,15 +91,16 @@ def print_summary(
 
 
 def _totals(rows: Sequence[Mapping[str, Any]]) -> Table:
-    lanes = list(dict.fromkeys((row["mode"], row["dtype"]) for row in rows))
-    counts = {lane: Counter(row["verdict"] for row in rows if (row["mode"], row["dtype"]) == lane) for lane in lanes}
+    counts: dict[tuple[str, ...], Counter[str]] = {}
+    for row in sorted(rows, key=lambda row: list(Phase).index(row["phase"])):
+        counts.setdefault((row["phase"], row["mode"], row["dtype"]), Counter())[row["verdict"]] += 1
     seen = [verdict for verdict in Verdict if any(verdict in count for count in counts.values())]
-    table = Table("mode", "dtype", "cases")
+    table = Table("phase", "mode", "dtype", "cases")
     for verdict in seen:
         table.add_column(Text(verdict, verdict_style(verdict)), justify="right")
-    for (mode, dtype), count in counts.items():
+    for named, count in counts.items():
         numbers = [str(count[verdict]) if count[verdict] else "" for verdict in seen]
-        table.add_row(mode, dtype, str(count.total()), *numbers)
+        table.add_row(*named, str(count.total()), *numbers)
     return table
 
 

@@ -41,6 +41,9 @@ def diagnose(truth: Leaves, first: Leaves, second: Leaves) -> tuple[Verdict, str
                 return Verdict.NONFINITE_REFERENCE, f"{path}: the CPU overflows at this dtype"
             if _noise(leaf, exact, typical if path.startswith(GRADIENT) else 0.0) > NOISE_LIMIT:
                 return Verdict.WEAK_REFERENCE, f"{path}: the CPU's own error is over {NOISE_LIMIT:.0%} of the values"
+    gradients = [leaf for path, leaf in first.items() if path.startswith(GRADIENT)]
+    if gradients and not any(leaf.any() for leaf in gradients):
+        return Verdict.WEAK_REFERENCE, "every gradient is zero"
     if not any(_tells(leaf) for leaf in first.values()):
         return Verdict.WEAK_REFERENCE, "every output is constant"
     return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+ALPHA = "alpha/AlphaModel/acme/alpha/synthetic"
 RUN = ("run", "--list", "models.csv", "--target", "cpu")
 
 
@@ -21,7 +22,10 @@ RUN = ("run", "--list", "models.csv", "--target", "cpu")
         ((*RUN, "--mode", "defer-and-fuse"), "valid: eager, compiled"),
         ((*RUN, "--dtype", "fp32"), "valid: float32, bfloat16, float16"),
         ((*RUN, "--profile", "wide"), "valid: padded, single"),
-        ((*RUN, "--phase", "backward"), "valid: forward"),
+        ((*RUN, "--phase", "backward"), "valid: forward, generate, train"),
+        ((*RUN, "--phase", "train", "-k", "alpha"), "none of the 1 chosen models has the phase train"),
+        ((*RUN, "-k", "acme/gamma-one/synthetic/train/eager/float32/padded"), "no model matches"),
+        ((*RUN, "-k", ALPHA + "/train/eager/float32/padded"), "AlphaModel has no phase train"),
         (("run", "--list", "models.csv", "--target", "cup"), "did you mean 'cpu'"),
         (("run", "--list", "absent.csv", "--target", "cpu"), "absent.csv"),
         (("run", "--list", "smoek", "--target", "cpu"), "valid: "),

@@ -75,3 +75,25 @@ def gelu_error_is_no_text():
         raise RuntimeError("\udcff" * 100_000)
 
     _override("gelu", gelu)
+
+
+def gelu_is_right_but_not_its_slope():
+    """What a forward pass sees is right; gradients are those of the approximation."""
+
+    def gelu_backward(grad, x, *, approximate="none"):
+        a, b = 0.7978845608, 0.044715
+        t = torch.tanh(a * (x + b * x * x * x))
+        return grad * (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * a * (1 + 3 * b * x * x))
+
+    _override("gelu_backward", gelu_backward)
+
+
+def one_token_attends_wrongly():
+    """Attention is right for a text, and off by little where one token looks back at a cache."""
+
+    def softmax(x, dim, half_to_float):
+        sharper = 1.01 if x.dim() == 4 and x.shape[-2] == 1 else 1.0
+        powers = torch.exp((x - x.amax(dim, keepdim=True)) * sharper)
+        return powers / powers.sum(dim, keepdim=True)
+
+    _override("_softmax", softmax)

@@ -21,9 +21,9 @@ HERE = Path(__file__).parent
 BERT = "bert/BertModel/sentence-transformers/all-MiniLM-L6-v2/hub"
 
 
-def case_of(model_type, mode, dtype=Dtype.FLOAT32):
+def case_of(model_type, mode, dtype=Dtype.FLOAT32, phase=Phase.FORWARD):
     entry = next(e for e in load_list("smoke") if e.model_type == model_type and not e.package)
-    return Case(entry, Phase.FORWARD, mode, dtype, Profile.PADDED)
+    return Case(entry, phase, mode, dtype, Profile.PADDED)
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def runner(cache):
     paths = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", paths)
-        with JobRunner(resolve("tpu-emulated"), cache, limits=Limits(run=30)) as runner:
+        with JobRunner(resolve("tpu-emulated"), cache, limits=Limits(run=120)) as runner:
             yield runner
 
 
@@ -48,6 +48,7 @@ def night(cache, tmp_path_factory):
     chosen = [line for line in lines[1:] if ",vit," in line or "all-MiniLM-L6-v2" in line]
     (folder / "two.csv").write_text("\n".join([lines[0], *chosen, ""]))
     arguments = ["run", "--list", "two.csv", "--target", "tpu-emulated", "--workers", "2", "--cache", str(cache)]
+    arguments += ["--phase", "forward"]
     done = zoo(folder, *arguments)
     assert done.returncode == 0, done.stdout + done.stderr
     return folder
@@ -100,7 +101,8 @@ def test_a_second_night_reuses_references_and_programs(night, cache, runner):
 
 
 def test_a_rerun_shows_the_last_verdict_beside_the_new_one(night, cache):
-    done = zoo(night, "rerun", "vit", "--list", "two.csv", "--mode", "defer-and-fuse", "--cache", str(cache))
+    lane = ("--mode", "defer-and-fuse", "--phase", "forward")
+    done = zoo(night, "rerun", "vit", "--list", "two.csv", *lane, "--cache", str(cache))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "PASS -> PASS" in done.stdout
 
@@ -129,6 +131,35 @@ def test_a_broken_backend_never_passes(runner, fault, mode, verdict, stage, said
     assert said in record.message
     runner.fault = ""
     assert runner.run(case_of("vit", mode)).verdict is Verdict.PASS, "the next case is untouched"
+
+
+@pytest.mark.parametrize("mode", [Mode.STRICT_EAGER, Mode.DEFER_AND_FUSE])
+@pytest.mark.parametrize(
+    ("fault", "model_type", "phase", "where"),
+    [
+        ("gelu_is_right_but_not_its_slope", "vit", Phase.TRAIN, "grad."),
+        ("one_token_attends_wrongly", "llama", Phase.GENERATE, "logits."),
+    ],
+)
+def test_what_a_forward_pass_cannot_see_its_phase_does(runner, fault, model_type, phase, where, mode):
+    runner.fault = f"backend_faults:{fault}"
+    seen, unseen = (runner.run(case_of(model_type, mode, phase=p)) for p in (phase, Phase.FORWARD))
+    runner.fault = ""
+    assert seen.verdict is Verdict.NUMERIC_MISMATCH, seen.message + seen.detail
+    assert seen.worst.path.startswith(where)
+    assert unseen.verdict is Verdict.PASS, unseen.message
+    assert runner.run(case_of(model_type, mode, phase=phase)).verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize("phase", [Phase.GENERATE, Phase.TRAIN])
+def test_every_phase_is_compiled_where_asked(runner, phase):
+    record = runner.run(case_of("llama", Mode.COMPILED, phase=phase))
+    assert record.verdict is Verdict.PASS, record.message + record.detail
+    assert record.counters.graph_breaks is not None
+    runner.fault = "backend_faults:compiles_nothing"
+    record = runner.run(case_of("llama", Mode.COMPILED, phase=phase))
+    runner.fault = ""
+    assert record.verdict is Verdict.NOT_EXECUTED
 
 
 def test_a_hang_ends_at_its_limit_with_the_stack_it_hung_in(runner):

@@ -1,0 +1,114 @@
+"""Generation by given tokens: what a run chooses from is compared, not what it would have chosen."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from transformers import BartConfig, BartForConditionalGeneration, Gemma2Config, Gemma2ForCausalLM, LogitsProcessorList
+
+from harness.cases import Phase
+from harness.execution import generation, phases
+from harness.execution.generation import DECODE_STEPS, Teacher, WrongSteps
+from harness.execution.outputs import leaves
+
+WINDOW = 6
+SIZES = {"vocab_size": 64, "hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 2, "head_dim": 8}
+
+
+@pytest.fixture(scope="module")
+def gemma() -> Gemma2ForCausalLM:
+    """A layer that sees a window and one that sees all."""
+    torch.manual_seed(0)
+    config = Gemma2Config(**SIZES, num_attention_heads=2, num_key_value_heads=1, sliding_window=WINDOW)
+    return Gemma2ForCausalLM(config).eval()
+
+
+PROMPT = torch.tensor([[5, 6, 7, 8, 9, 10, 11, 12], [0, 0, 0, 13, 14, 15, 16, 17]])
+INPUTS = {"input_ids": PROMPT, "attention_mask": (PROMPT > 0).long()}
+
+
+def run(model, teacher, inputs=INPUTS):
+    return leaves(phases.run(Phase.GENERATE, model, phases.moved(inputs, "cpu"), 0, teacher=teacher))
+
+
+def same(a, b):
+    assert a.keys() == b.keys()
+    for name, leaf in a.items():
+        torch.testing.assert_close(leaf, b[name], rtol=1e-4, atol=1e-6)
+
+
+def test_a_run_by_its_own_tokens_is_the_free_run(gemma):
+    free = Teacher()
+    first = run(gemma, free)
+    assert len(free.tokens) == 1 + DECODE_STEPS
+    assert first["sequences"].shape == (2, PROMPT.shape[1] + 1 + DECODE_STEPS)
+    assert {f"logits.{step}" for step in range(1 + DECODE_STEPS)} <= set(first)
+    assert {"cache.0.keys", "cache.1.values"} <= set(first)
+    same(first, run(gemma, Teacher(free.tokens)))
+    plain = gemma.generate(**INPUTS, max_new_tokens=9, min_new_tokens=9, do_sample=False)
+    assert torch.equal(first["sequences"], plain)
+
+
+def test_given_tokens_are_taken_whatever_the_logits_say(gemma):
+    free = Teacher()
+    first = run(gemma, free)
+    others = [(tokens + 1) % 64 for tokens in free.tokens]
+    second = run(gemma, Teacher(others))
+    assert torch.equal(second["sequences"][:, PROMPT.shape[1] :], torch.stack(others, dim=1))
+    torch.testing.assert_close(first["logits.0"], second["logits.0"])
+    assert not torch.allclose(first["logits.1"], second["logits.1"])
+
+
+def test_more_steps_than_tokens_are_an_error(gemma):
+    with pytest.raises(WrongSteps, match="a step 3; the reference took 2"):
+        run(gemma, Teacher([torch.tensor([2, 2])] * 2))
+
+
+def test_compiled_steps_are_those_after_the_prefill_and_leave_the_same_cache(gemma):
+    free = Teacher()
+    eager = run(gemma, free)
+    lengths = []
+
+    def compiler(function):
+        def compiled(*args, **kwargs):
+            lengths.append(kwargs["input_ids"].shape[1])
+            return function(*args, **kwargs)
+
+        return compiled
+
+    model = Gemma2ForCausalLM(gemma.config).eval()
+    model.load_state_dict(gemma.state_dict())
+    generation.compile_steps(model, compiler)
+    same(eager, run(model, Teacher(free.tokens)))
+    assert lengths == [1] * DECODE_STEPS
+    assert eager["cache.0.keys"].shape[2] == WINDOW - 1
+
+
+def test_the_library_compiles_nothing_by_itself(gemma, monkeypatch):
+    monkeypatch.setattr(torch, "compile", lambda *args, **options: pytest.fail("compiled"))
+    run(gemma, Teacher())
+
+
+def test_a_decoder_starts_by_itself_and_its_encoder_runs_once():
+    torch.manual_seed(0)
+    sizes = dict.fromkeys(("encoder_ffn_dim", "decoder_ffn_dim", "d_model"), 16)
+    layers = dict.fromkeys(
+        ("encoder_layers", "decoder_layers", "encoder_attention_heads", "decoder_attention_heads"), 1
+    )
+    model = BartForConditionalGeneration(BartConfig(vocab_size=64, **sizes, **layers)).eval()
+    runs = []
+    model.model.encoder.register_forward_hook(lambda *_: runs.append(1))
+    found = run(model, Teacher())
+    assert len(runs) == 1
+    assert found["sequences"].shape == (2, 1 + 1 + DECODE_STEPS)
+    assert {"cache.self.0.keys", "cache.cross.0.keys"} <= set(found)
+
+
+def test_half_types_are_judged_as_such(gemma):
+    model = Gemma2ForCausalLM(gemma.config).eval().bfloat16()
+    assert run(model, Teacher())["logits.0"].dtype is torch.bfloat16
+
+
+def test_tokens_are_forced_row_by_row():
+    forced = LogitsProcessorList([Teacher([torch.tensor([2, 0])])])(PROMPT, torch.ones(2, 3))
+    assert forced.argmax(-1).tolist() == [2, 0]
