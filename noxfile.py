@@ -32,8 +32,9 @@ def _zoo(session: nox.Session, *arguments: str) -> None:
 def nightly(session: nox.Session) -> None:
     """The main job: run the smoke tier (`-- OPTIONS` go to `zoo run` instead), then build the pages."""
     _install(session)
+    night = "--tier smoke --target tpu --phase forward --profile padded --profile single"
     try:
-        _zoo(session, "run", *(session.posargs or ["--tier", "smoke", "--target", "tpu"]))
+        _zoo(session, "run", *(session.posargs or night.split()))
     finally:  # a red night's pages are wanted all the more
         _zoo(session, "dashboard", "--out", "site")
 
