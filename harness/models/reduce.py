@@ -82,7 +82,7 @@ _LAYER_INDICES = re.compile(
 )
 _KINDS_BY_INDEX = re.compile(r"\w*(att|window|hybrid|mlp_only|look_)\w*")
 """Those lists of layers that are built differently; the others are layers whose outputs are taken."""
-_SIZES = re.compile(r"\w*(dim|size|channels|width|features|groups)")
+_SIZES = re.compile(r"\w*(dim|size|channels|out_channel|width|features|groups)")
 _TOKENS = re.compile(r"\w*_token_(id|index)|\w+_token_ids|(im|codec)_\w+_id|begin_suppress_tokens|suppress_tokens")
 _STAGE_WIDTHS = re.compile(
     r"hidden_sizes|embed_dims?|neck_hidden_sizes|encoder_hidden_sizes|decoder_hidden_sizes|fusion_hidden_sizes"
@@ -545,10 +545,6 @@ _NUMBERS: tuple[tuple[re.Pattern[str], Callable[[str, Any, dict[str, Any], int],
         (_LAYERS, _layer_rule),
         ("num_blocks", lambda key, value, own, layers: value if _original_layers(own) else min(value, LAYERS)),
         (_WINDOWS, _at_most(WINDOW)),
-        # An indexer that finds room for every key or block chooses nothing.
-        ("index_topk", _at_most(WINDOW)),
-        ("(index|sparse)_topk_blocks", _at_most(2)),
-        ("(index|sparse)_block_size|index_kpool", _at_most(WINDOW // 2)),
         (_POSITIONS, _positions),
         (r"state_size|ssm_state_size|mamba_d_state", _at_most(STATE)),
         ("time_step_rank|mamba_dt_rank", lambda key, value, own, layers: math.ceil(WIDTH / 16)),
