@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import fnmatch
 import os
 import statistics
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
@@ -59,16 +60,19 @@ def liveness(
     console = Console()
     entries = _of_lists(words, lists, tier, console) if words or lists or tier else _registered(only or ())
     measured: list[Measured] = []
-    try:
-        for one in _measured(entries, workers or options.cores(), console):
-            measured.append(one)
-    except KeyboardInterrupt:
-        console.print(f"stopped: {len(measured)} of {len(entries)} were measured; this is what is known so far")
-        raise
-    finally:
-        if out is not None:
-            _write(out, measured)
-        _show(measured, console)
+    with contextlib.ExitStack() as closing:
+        file = csv.writer(closing.enter_context(_opened(out))) if out is not None else None
+        closing.callback(_show, measured, console)
+        if file:
+            file.writerow(_COLUMNS)
+        try:
+            for one in _measured(entries, workers or options.cores(), console):
+                measured.append(one)
+                if file:
+                    file.writerows(_rows(one))
+        except KeyboardInterrupt:
+            console.print(f"stopped: {len(measured)} of {len(entries)} were measured; this is what is known so far")
+            raise
     if not any(one.tensors for one in measured):
         raise typer.Exit(EXIT_NOTHING)
 
@@ -132,17 +136,24 @@ def _message(one: Measured) -> str:
     return one.message.replace(f"{one.entry.id}: ", "")
 
 
-def _write(path: Path, measured: list[Measured]) -> None:
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(_COLUMNS)
-        for one in measured:
-            model, why = (one.entry.model_type, one.entry.model_class), (one.verdict, _message(one))
-            for tensor in one.tensors:
-                shape = "x".join(map(str, tensor.shape))
-                writer.writerow((*model, tensor.name, shape, tensor.reason or LIVE, tensor.used, *why))
-            if not one.tensors:
-                writer.writerow((*model, None, None, None, None, *why))
+def _opened(path: Path) -> TextIO:
+    """A file to write rows to as they come. Raises PlanError where there can be none."""
+    from harness.plan import PlanError
+
+    try:
+        return path.open("w", newline="", encoding="utf-8", buffering=1)
+    except OSError as error:
+        raise PlanError(f"cannot write {path}: {error.strerror}") from error
+
+
+def _rows(one: Measured) -> Iterator[tuple[object, ...]]:
+    """A row for each tensor, or one for a model without."""
+    model, why = (one.entry.model_type, one.entry.model_class), (one.verdict, _message(one))
+    for tensor in one.tensors:
+        shape = "x".join(map(str, tensor.shape))
+        yield *model, tensor.name, shape, tensor.reason or LIVE, tensor.used, *why
+    if not one.tensors:
+        yield *model, None, None, None, None, *why
 
 
 def _show(measured: list[Measured], console: Console) -> None:

@@ -36,13 +36,15 @@ class Reason(StrEnum):
 
     UNUSED = "not used by this class's forward"
     UNROUTED = "unrouted expert"
-    INERT = "read, but no output depends on its values"
+    DROPPED = "used, but not for any output"
+    CHOOSES = "only chooses, and chose the same"
     CANCELLED = "cancelled"
     BELOW = "below tolerance"
 
 
-UNREACHABLE = (Reason.UNUSED, Reason.CANCELLED)
-"""Reasons that no other weights or inputs of the same sizes would change."""
+UNREACHABLE = (Reason.DROPPED, Reason.CANCELLED)
+"""What is read and yet changes nothing, so that no weights would. Whether other inputs would make a model use what it
+does not use here is not measured, and so is not presumed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,8 @@ def measure(
 
     Arguments as of `reference.compute`, and `known` is what that returned. A tensor is live where the judge fails
     the outputs of the perturbed model, as it would a backend's. A dead one that some operation reads is perturbed
-    in the float64 truth too, which tells a movement too small to be seen from none.
+    in the float64 truth too, which tells a movement too small to be seen from none; where that moves nothing at all,
+    its sign is flipped, which tells what only decides (a choice of experts, a nearest code) from what has no effect.
     """
     given = cast(inputs, dtype)
     exact_inputs = cast(given, "float64")
@@ -77,19 +80,24 @@ def measure(
         if judged is None or judged.verdict is Verdict.PASS:
             reason = _unread(name, read)
             if reason is None:
-                with Double():
-                    moved = _perturbed(truth, exact[name], name, exact_inputs, seed)
-                reason = _of_movement(_judged(known.truth, known.truth, moved))
+                reason = _read_in_vain(truth, exact[name], name, exact_inputs, known.truth, seed)
         result.append(Tensor(name, tuple(parameter.shape), reason, ratio))
     return result
 
 
 def _perturbed(model: nn.Module, parameter: nn.Parameter, name: str, inputs: dict[str, Any], seed: int) -> Leaves:
     """Output leaves of the model with one of its tensors perturbed."""
-    kept = parameter.detach().clone()
     signs = torch.randint(0, 2, parameter.shape, generator=generator(seed, f"perturbation of {name}")) * 2 - 1
+    return _multiplied(model, parameter, 1 + PERTURBATION * signs.to(parameter.dtype), inputs, seed)
+
+
+def _multiplied(
+    model: nn.Module, parameter: nn.Parameter, factor: torch.Tensor | float, inputs: dict[str, Any], seed: int
+) -> Leaves:
+    """Output leaves of the model with one of its tensors multiplied by `factor`, and put back."""
+    kept = parameter.detach().clone()
     with torch.no_grad():
-        parameter.mul_(1 + PERTURBATION * signs.to(parameter.dtype))
+        parameter.mul_(factor)
     try:
         return reference.run(model, inputs, Phase.FORWARD, seed)
     finally:
@@ -105,10 +113,15 @@ def _judged(truth: Leaves, cpu: Leaves, moved: Leaves) -> Judgement | None:
     return judge(*({path: leaves[path] for path in differ} for leaves in (truth, cpu, moved))) if differ else None
 
 
-def _of_movement(judged: Judgement | None) -> Reason:
-    """Why a tensor that is read is dead, from the judgement on the float64 truth by its own rounding."""
-    if judged is None:
-        return Reason.INERT
+def _read_in_vain(
+    truth: nn.Module, parameter: nn.Parameter, name: str, inputs: dict[str, Any], known: Leaves, seed: int
+) -> Reason:
+    """Why a tensor that is read is dead, from what it does to the float64 truth."""
+    with Double():
+        judged = _judged(known, known, _perturbed(truth, parameter, name, inputs, seed))
+        if judged is None:
+            flipped = _judged(known, known, _multiplied(truth, parameter, -1.0, inputs, seed))
+            return Reason.DROPPED if flipped is None else Reason.CHOOSES
     ratio = judged.worst.ratio if judged.worst else None
     return Reason.CANCELLED if ratio is not None and ratio < ROUNDING_RATIO else Reason.BELOW
 

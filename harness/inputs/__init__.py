@@ -134,6 +134,8 @@ def _maker(request: Request) -> Maker:
         return decisions.questions
     if "shared_kv_states" in request.names and request.look("backbone_hidden_size"):
         return drafts.draft
+    if {"image_pixel_values", "audio_input_features"} <= request.names:
+        return multimodal.text_picture_and_sound
     has_text, has_pixels = "input_ids" in request.names, "pixel_values" in request.names and not request.blind()
     if has_text and has_pixels:
         marked = request.anywhere("image_token_id", "image_token_index") is not None

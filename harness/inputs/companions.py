@@ -10,10 +10,12 @@ import torch
 
 from harness.inputs.request import Request, configs
 from harness.inputs.text import ordinary_tokens
-from harness.inputs.vision import picture, size
+from harness.inputs.vision import flattened, picture, size
 
 QUESTION = 8
 """Tokens of a second, short text."""
+RESIDUES = 12
+"""Amino acids of a protein."""
 REGIONS = 4
 """Regions of a picture whose features are given."""
 ACTIONS = 6
@@ -29,12 +31,12 @@ CODEBOOK_STRIDE = 8
 
 def companions(request: Request, inputs: dict[str, Any]) -> dict[str, Any]:
     """What the signature names beside `inputs` and is known here."""
-    makers = _MAKERS | _OF_HEADS.get(request.head, {})
-    return {
-        name: make(request, inputs)
-        for name, (beside, make) in makers.items()
-        if name in request.names and name not in inputs and beside in inputs
-    }
+    made: dict[str, Any] = {}
+    for name, (beside, make) in (_MAKERS | _OF_HEADS.get(request.head, {})).items():
+        given = inputs | made
+        if name in request.names and name not in given and any(other in given for other in beside.split("|")):
+            made[name] = make(request, given)
+    return made
 
 
 def _question(request: Request, inputs: dict[str, Any]) -> torch.Tensor:
@@ -49,6 +51,23 @@ def _question_mask(request: Request, inputs: dict[str, Any]) -> torch.Tensor:
 def _task(request: Request, inputs: dict[str, Any]) -> torch.Tensor:
     length, vocabulary = request.find("task_seq_len"), request.find("text_encoder_vocab_size")
     return request.integers("task_inputs", 1, vocabulary, request.batch, length)
+
+
+def _protein(request: Request, inputs: dict[str, Any]) -> torch.Tensor:
+    """The residues of a protein that the text is about."""
+    vocabulary = request.find("vocab_size", config=request.part("protein_encoder_config"))
+    return request.integers("protein_input_ids", 4, min(vocabulary, 24), request.batch, RESIDUES)
+
+
+def _protein_mask(request: Request, inputs: dict[str, Any]) -> torch.Tensor:
+    mask = torch.ones(request.batch, RESIDUES, dtype=torch.long)
+    if request.padded:
+        mask[1, RESIDUES // 2 :] = 0
+    return mask
+
+
+def _patches(request: Request, inputs: dict[str, Any]) -> torch.Tensor:
+    return flattened(request)["flattened_patches"]
 
 
 def _regions(request: Request, inputs: dict[str, Any]) -> torch.Tensor:
@@ -66,6 +85,13 @@ def _prompt_picture(request: Request, inputs: dict[str, Any]) -> torch.Tensor:
 
 def _prompt_mask(request: Request, inputs: dict[str, Any]) -> torch.Tensor:
     return picture(request, "prompt_masks", request.vision(), request.batch)
+
+
+def _mask_prompt(request: Request, inputs: dict[str, Any]) -> torch.Tensor:
+    """An earlier mask, four times as fine as the features of the picture."""
+    part = request.part("prompt_encoder_config")
+    side = 4 * (request.find("image_size", config=part) // request.find("patch_size", config=part))
+    return request.normal("input_masks", request.batch, 1, side, side)
 
 
 def _features_here(request: Request, inputs: dict[str, Any]) -> torch.Tensor:
@@ -169,16 +195,20 @@ _MAKERS: _Makers = {
     "action_embeds": ("pixel_values", _actions),
     "qformer_input_ids": ("input_ids", _question),
     "qformer_attention_mask": ("input_ids", _question_mask),
+    "protein_input_ids": ("input_ids", _protein),
+    "protein_attention_mask": ("protein_input_ids", _protein_mask),
+    "flattened_patches": ("input_ids", _patches),
     "task_inputs": ("pixel_values", _task),
     "visual_feats": ("input_ids", _regions),
     "visual_pos": ("input_ids", _region_boxes),
     "prompt_pixel_values": ("pixel_values", _prompt_picture),
     "prompt_masks": ("pixel_values", _prompt_mask),
-    "image_embeds_position_mask": ("pixel_values", _features_here),
+    "input_masks": ("input_boxes", _mask_prompt),
+    "image_embeds_position_mask": ("pixel_values|flattened_patches", _features_here),
     "past_values_padding": ("past_values", _not_padding),
     "freq": ("past_values", _frequency),
 }
-"""Each with the input that it goes beside."""
+"""Each with the input that it goes beside, or any of several; what is made here counts for those below it."""
 
 _OF_HEADS: dict[str, _Makers] = {
     "ConditionalGeneration": {

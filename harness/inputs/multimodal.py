@@ -17,6 +17,8 @@ BEFORE = 3
 """Words before the picture."""
 AFTER = 12
 """Words after it; eight for `single`."""
+FRAMES = 6
+"""Features of a sound beside a picture."""
 
 
 def text_and_picture(request: Request) -> dict[str, Any]:
@@ -42,6 +44,38 @@ def placeholders(request: Request) -> dict[str, Any]:
     image = request.anywhere("image_token_id", "image_token_index")
     result = _marked(request, image, count) | pictures
     return result | _seen(request, result)
+
+
+def text_picture_and_sound(request: Request) -> dict[str, Any]:
+    """A text with placeholders for a picture, whole and as one crop, and for a sound, and these by their own names.
+
+    Each row of features of the picture ends in a separator, and one more stands between the whole and the crop.
+    """
+    seen, heard = request.find("vision_config"), request.find("audio_config")
+    side, patch = (request.find(name, config=seen) for name in ("crop_size", "patch_size"))
+    patches_a_side, frames = side // patch, FRAMES * request.find("time_reduction", config=heard)
+    features_a_side = patches_a_side // 2
+    pictures = 2 * features_a_side * (features_a_side + 1) + 1
+    ids = torch.cat(
+        [
+            ordinary_tokens(request, "before", request.batch, BEFORE),
+            torch.full((request.batch, pictures), request.find("image_token_id", config=seen)),
+            torch.full((request.batch, FRAMES), request.find("audio_token_id", config=heard)),
+            ordinary_tokens(request, "after", request.batch, AFTER if request.padded else AFTER - 4),
+        ],
+        dim=1,
+    )
+    return {
+        "input_ids": ids,
+        "attention_mask": torch.ones_like(ids),
+        "image_pixel_values": request.normal("image_pixel_values", request.batch, 2, 3, side, side),
+        "image_sizes": torch.tensor([[side, side]] * request.batch),
+        "image_attention_mask": torch.ones(request.batch, 2, patches_a_side, patches_a_side),
+        "audio_input_features": request.normal(
+            "audio_input_features", request.batch, frames, request.find("input_size", config=heard)
+        ),
+        "audio_embed_sizes": torch.full((request.batch,), FRAMES),
+    }
 
 
 def _marked(request: Request, token: int, count: int) -> dict[str, Any]:

@@ -82,7 +82,7 @@ _LAYER_INDICES = re.compile(
 )
 _KINDS_BY_INDEX = re.compile(r"\w*(att|window|hybrid|mlp_only|look_)\w*")
 """Those lists of layers that are built differently; the others are layers whose outputs are taken."""
-_SIZES = re.compile(r"\w*(dim|size|channels|width|features|groups)")
+_SIZES = re.compile(r"\w*(dim|size|channels|out_channel|width|features|groups)")
 _TOKENS = re.compile(r"\w*_token_(id|index)|\w+_token_ids|(im|codec)_\w+_id|begin_suppress_tokens|suppress_tokens")
 _STAGE_WIDTHS = re.compile(
     r"hidden_sizes|embed_dims?|neck_hidden_sizes|encoder_hidden_sizes|decoder_hidden_sizes|fusion_hidden_sizes"
@@ -543,6 +543,7 @@ _NUMBERS: tuple[tuple[re.Pattern[str], Callable[[str, Any, dict[str, Any], int],
         ("num_kv_shared_layers", _sharing),
         ("num_nextn_predict_layers|num_feat_extract_layers|num_adapter_layers", lambda key, value, own, layers: value),
         (_LAYERS, _layer_rule),
+        ("num_blocks", lambda key, value, own, layers: value if _original_layers(own) else min(value, LAYERS)),
         (_WINDOWS, _at_most(WINDOW)),
         (_POSITIONS, _positions),
         (r"state_size|ssm_state_size|mamba_d_state", _at_most(STATE)),
@@ -558,6 +559,7 @@ _NUMBERS: tuple[tuple[re.Pattern[str], Callable[[str, Any, dict[str, Any], int],
         ("num_conv_pos_embeddings", _at_most(16)),
         ("num_conv_pos_embedding_groups", _at_most(4)),
         ("num_detection_tokens|num_queries", _at_most(8)),
+        ("group_detr", _at_most(2)),  # groups of queries beyond the first are for training
         ("context_length", _at_most(POSITIONS)),
         (_INNERS, _inner),
         (_WIDTHS, _width),

@@ -103,6 +103,7 @@ def test_resuming_a_complete_run_still_says_what_was_unexpected(zoo, models):
         (("vti",), "did you mean vit"),
         (("--tier", "smok"), "did you mean smoke"),
         (("bert", "--only", "bert"), "--only chooses of what is registered"),
+        (("vit", "--out", "no/such/folder/rows.csv"), "cannot write no/such/folder/rows.csv"),
     ],
 )
 def test_liveness_of_nothing(zoo, arguments, said):

@@ -70,7 +70,7 @@ def test_each_dead_tensor_has_its_reason(block):
         "head_of_another_class.weight": Reason.UNUSED,
         "head_of_another_class.bias": Reason.UNUSED,
         "faint": Reason.BELOW,
-        "masked": Reason.INERT,
+        "masked": Reason.DROPPED,
         "before_norm": Reason.CANCELLED,
     }
     assert tensors["used.weight"].used > 1
@@ -119,6 +119,7 @@ def test_a_choice_that_flips_is_seen_and_one_that_does_not_is_not(block):
         def forward(self, x):
             return {"code": (x[:, None] - self.book).abs().argmin(-1), "x": x}
 
-    near, far = (measured(Chooses(gap), x=torch.linspace(-2, 2, 101))[0]["book"] for gap in (0.001, 5.0))
+    cases = (0.001, torch.linspace(-2, 2, 101)), (0.5, torch.linspace(-2, 2, 5))
+    near, far = (measured(Chooses(gap), x=x)[0]["book"] for gap, x in cases)
     assert near.reason is None
-    assert far.reason is Reason.INERT
+    assert far.reason is Reason.CHOOSES

@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from harness.cases import Profile
+from harness.execution import outputs
 from harness.inputs import InputError, cast, digest, make
-from harness.models import registered
+from harness.models import build, load, registered
 from harness.models.reduce import reduced_config
 from model_lists import load_list
 from model_lists.recipes import load_recipe
@@ -176,3 +177,29 @@ def test_patches_that_are_not_there_have_no_place():
 def test_what_only_the_model_inside_asks_for_is_made_too():
     inputs, _ = of_class("Emu3ForConditionalGeneration")
     assert inputs["image_sizes"].tolist() == [list(inputs["pixel_values"].shape[-2:])] * 2
+
+
+@pytest.mark.parametrize(
+    ("model_type", "names"),
+    [
+        ("sam", ("input_points", "input_labels", "input_boxes", "input_masks")),
+        ("evolla", ("protein_input_ids", "protein_attention_mask")),
+        ("phi4_multimodal", ("image_pixel_values", "audio_input_features")),
+    ],
+)
+def test_what_goes_beside_the_main_input_takes_part(model_type, names, tmp_path):
+    entry = registered.entry(registered.base_pairs()[model_type])
+    folder = build(entry, tmp_path / "model", 0).folder
+    model = load(entry, folder, "float32", "cpu")
+    inputs = make(entry, model.config, folder, Profile.PADDED, 0)
+
+    def results(changed):
+        with torch.no_grad():
+            return outputs.leaves(model(**inputs | changed))
+
+    plain = results({})
+    for name in names:
+        value = inputs[name]
+        other = value.flip(-1) if value.is_floating_point() or value.dim() > 2 else value.roll(1, 0)
+        moved = results({name: other})
+        assert any(not torch.equal(leaf, moved[path]) for path, leaf in plain.items()), name

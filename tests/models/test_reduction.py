@@ -123,6 +123,20 @@ def test_a_size_that_parts_share_is_reduced_in_all_of_them():
     assert sizes[0] <= 64
 
 
+def test_what_selects_has_less_room_than_there_is_to_select_from():
+    assert reduced_config(CONFIG_MAPPING["deepseek_v32"], load_recipe("deepseek_v32")).index_topk < SHORTEST
+    rates = reduced_config(CONFIG_MAPPING["deepseek_v4"], load_recipe("deepseek_v4")).compress_rates
+    assert len(set(rates.values())) == 2
+    assert max(rates.values()) < SHORTEST
+
+
+def test_blocks_are_layers_only_where_nothing_else_counts_layers():
+    audio = reduced_config(CONFIG_MAPPING["phi4_multimodal"], load_recipe("phi4_multimodal")).audio_config
+    assert audio.num_blocks == 2
+    assert audio.ext_pw_out_channel == audio.depthwise_separable_out_channel == audio.hidden_size
+    assert reduced_config(CONFIG_MAPPING["eomt"], Recipe()).num_blocks == CONFIG_MAPPING["eomt"]().num_blocks
+
+
 def test_values_the_class_refuses_are_one_line():
     with pytest.raises(UnreducibleConfig) as caught:
         reduced_config(CONFIG_MAPPING["bert"], Recipe(reduced={"hidden_size": "wide"}))

@@ -1,0 +1,35 @@
+"""Weights are drawn by the role a tensor plays, on modules of torch alone."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from harness.models.weights import draw
+
+
+class Snake1d(nn.Module):
+    """Stands for the activation of that name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.alpha = nn.Parameter(torch.ones(1, 32, 1))
+
+
+@pytest.mark.parametrize(("activation", "gain"), [(nn.ReLU(), math.sqrt(2)), (Snake1d(), 1.0)])
+def test_convolutions_gain_what_the_activation_beside_them_loses(activation, gain):
+    block = nn.Sequential(nn.Conv1d(32, 32, 3), activation, nn.Conv1d(32, 32, 3))
+    draw(block, seed=0)
+    for convolution in (block[0], block[2]):
+        assert convolution.weight.std().item() == pytest.approx(gain / math.sqrt(32 * 3), rel=0.05)
+
+
+def test_the_same_seed_and_name_draw_the_same_in_any_company():
+    alone, together = nn.ModuleDict({"a": nn.Linear(4, 4)}), nn.ModuleDict({"b": nn.Linear(4, 4), "a": nn.Linear(4, 4)})
+    for model in (alone, together):
+        draw(model, seed=1)
+    assert torch.equal(alone["a"].weight, together["a"].weight)
+    assert not torch.equal(together["a"].weight, together["b"].weight)
