@@ -152,7 +152,9 @@ class Entry:
     `revision` is a commit sha or empty where unknown; `params` is the real model's
     parameter count or None where unknown; `package` names the installed Python package
     that carries the real checkpoint of a `hub`-weights entry, empty otherwise. `phases` are
-    those that its class has, in the order of `Phase`.
+    those that its class has, in the order of `Phase`. `config` is the path of the model's own
+    config.json, which a `synthetic` entry is then reduced from; empty where only the
+    architecture's defaults are known.
     """
 
     model_id: str
@@ -167,6 +169,7 @@ class Entry:
     weights: Weights = Weights.SYNTHETIC
     package: str = ""
     phases: tuple[Phase, ...] = (Phase.FORWARD,)
+    config: str = ""
 
     @property
     def id(self) -> str:

@@ -1,8 +1,8 @@
 """Lists of models: reading and checking the CSV files that say which models there are.
 
 A list is a CSV file whose header names the fields of `harness.cases.Entry` in order; several phases are
-separated by spaces, and none means forward alone. Nothing here
-imports torch or transformers, so that listing and planning stay instant.
+separated by spaces, and none means forward alone. The last column, `config`, may be left out; it holds paths that
+begin at the list's own folder. Nothing here imports torch or transformers, so that listing and planning stay instant.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
 COLUMNS = tuple(field.name for field in fields(Entry))
+REQUIRED = tuple(column for column in COLUMNS if column != "config")
 LIBRARIES = ("transformers", "diffusers", "sentence-transformers", "timm")
 DERIVED_LIST = "architectures"
 """Name of the list that is derived from the installed transformers, see `harness.derived`."""
@@ -124,17 +125,17 @@ def _rows(path: Path):
             header = row
             _check_header(path, first, header)
             continue
-        if len(row) != len(COLUMNS):
-            raise ListError(f"{path}:{first}: {len(row)} values for {len(COLUMNS)} columns ({', '.join(COLUMNS)})")
-        yield first, dict(zip(COLUMNS, row, strict=True))
+        if len(row) != len(header):
+            raise ListError(f"{path}:{first}: {len(row)} values for {len(header)} columns ({', '.join(header)})")
+        yield first, dict.fromkeys(COLUMNS, "") | dict(zip(header, row, strict=True))
     if header is None:
         raise ListError(f"{path}:1: the file is empty; its first line must be {','.join(COLUMNS)}")
 
 
 def _check_header(path: Path, line: int, header: list[str]) -> None:
-    if tuple(header) == COLUMNS:
+    if tuple(header) in (COLUMNS, REQUIRED):
         return
-    missing = [column for column in COLUMNS if column not in header]
+    missing = [column for column in REQUIRED if column not in header]
     unknown = [_shown(column) for column in header if column not in COLUMNS]
     problems = []
     if missing:
@@ -177,6 +178,12 @@ def _entry(path: Path, line: int, row: dict[str, str]) -> Entry:
     known = [phase for phase in Phase if phase in phases]
     if phases != known or Phase.FORWARD not in known:
         raise fail("phases", f"empty, or {Phase.FORWARD} and what else the class has of {', '.join(Phase)}, in order")
+    if row["config"]:
+        if row["weights"] != Weights.SYNTHETIC:
+            raise fail("config", f"empty unless weights is {Weights.SYNTHETIC}")
+        if not (path.parent / row["config"]).is_file():
+            raise fail("config", "the path of a config.json from the list's folder on, or empty")
+        row["config"] = str((path.parent / row["config"]).resolve())
     return Entry(
         **{
             **row,

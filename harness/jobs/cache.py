@@ -27,12 +27,12 @@ _SOURCES = ("models", "inputs", "execution", "numerics")
 
 def checkpoint_folder(cache: Path, entry: Entry, seed: int) -> Path:
     """Where the synthetic checkpoint of `entry` lies, whether or not it exists yet."""
-    return cache / "checkpoints" / _key(entry=asdict(entry), seed=seed)
+    return cache / "checkpoints" / _key(entry=_facts(entry), seed=seed)
 
 
 def reference_folder(cache: Path, case: Case, seed: int) -> Path:
     """Where the reference of `case` lies, whether or not it exists yet. The mode does not matter to it."""
-    key = _key(entry=asdict(case.entry), seed=seed, phase=case.phase, dtype=case.dtype, profile=case.profile)
+    key = _key(entry=_facts(case.entry), seed=seed, phase=case.phase, dtype=case.dtype, profile=case.profile)
     return cache / "references" / key
 
 
@@ -68,6 +68,18 @@ def published(folder: Path) -> Iterator[Path]:
         except OSError:  # a damaged one is in the way, or another worker was first: its content is the same
             shutil.rmtree(folder, ignore_errors=True)
             os.rename(making, folder)
+
+
+def _facts(entry: Entry) -> dict[str, Any]:
+    """The entry, with its config by what that says and not by where it lies; an absent one fails when it is built."""
+    if not entry.config:
+        return asdict(entry)
+    try:
+        with open(entry.config, "rb") as content:
+            digest = hashlib.file_digest(content, "sha256").hexdigest()
+    except OSError:
+        digest = "absent"
+    return asdict(entry) | {"config": digest}
 
 
 def _key(**parts: Any) -> str:

@@ -6,6 +6,7 @@ import filecmp
 import hashlib
 import importlib.util
 import os
+import re
 import shutil
 import tempfile
 from dataclasses import dataclass
@@ -19,16 +20,22 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 from transformers.utils import logging as transformers_logging
 
 from harness.cases import Dtype, Entry, Evidence, Weights
-from harness.models import weights
+from harness.models import given, weights
 from harness.models.reduce import UnreducibleConfig, reduced_config
 from model_lists import ListError
 from model_lists.recipes import load_recipe
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from transformers import PreTrainedModel
 
 PARAMETER_LIMIT = 30_000_000
 """Most parameters a synthetic model may have: keeps a model's job near a second on one core."""
+
+
+LARGE = 1000
+"""No reduced size is larger."""
 
 
 class BuildError(RuntimeError):
@@ -61,6 +68,10 @@ def build(entry: Entry, folder: Path, seed: int) -> Built:
     """
     if entry.weights is Weights.HUB:
         found = _real_checkpoint(entry)
+        try:
+            given.checked(found / "config.json", entry.model_type)
+        except given.BadConfig as error:
+            raise BuildError(f"{entry.id}: {error}") from error
         return Built(found, Evidence.REAL_WEIGHTS, _stored_parameters(entry, found), _digest(entry, found))
     model = _synthetic(entry, seed)
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -75,7 +86,8 @@ def build(entry: Entry, folder: Path, seed: int) -> Built:
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    return Built(folder, Evidence.ARCHITECTURE_DEFAULT, parameters, _digest(entry, folder))
+    evidence = Evidence.CONFIG_FAITHFUL if entry.config else Evidence.ARCHITECTURE_DEFAULT
+    return Built(folder, evidence, parameters, _digest(entry, folder))
 
 
 def load(entry: Entry, folder: Path, dtype: Dtype | str, device_map: str, **options: Any) -> nn.Module:
@@ -132,10 +144,17 @@ def _synthetic(entry: Entry, seed: int) -> PreTrainedModel:
     """The entry's architecture, small, with seeded weights, float32 on CPU."""
     try:
         recipe = load_recipe(entry.model_type, entry.model_class)
-        config = reduced_config(_config_class(entry), recipe)
+        config_class = _config_class(entry)
+        with _quiet():
+            own = given.given_config(Path(entry.config), entry.model_type) if entry.config else None
+        config = reduced_config(config_class, recipe, own)
         cls = model_class(entry)
         with _quiet():
+            if own is not None:
+                _check_size(entry, cls, _headed(cls, _part_for(cls, config)))
             model = _instantiate(cls, _headed(cls, _part_for(cls, config)))
+    except given.BadConfig as error:
+        raise BuildError(f"{entry.id}: {error}") from error
     except (UnreducibleConfig, ListError) as error:
         raise BuildError(f"{entry.id}: {error}; correct model_lists/recipes/{entry.model_type}.toml") from error
     except (BuildError, DependencyMissing):
@@ -152,10 +171,10 @@ def _synthetic(entry: Entry, seed: int) -> PreTrainedModel:
         AssertionError,
         ZeroDivisionError,
     ) as error:
-        raise BuildError(
-            f"{entry.id}: {type(error).__name__} while building: {_line(error)}; "
-            f"add the sizes it needs to model_lists/recipes/{entry.model_type}.toml"
-        ) from error
+        said = f"{entry.id}: {type(error).__name__} while building: {_line(error)}"
+        if entry.config and (fields := _quoted(given.checked(Path(entry.config), entry.model_type), str(error))):
+            raise BuildError(f"{said}, as {', '.join(fields)} of its config says") from error
+        raise BuildError(f"{said}; add the sizes it needs to model_lists/recipes/{entry.model_type}.toml") from error
     parameters = sum(parameter.numel() for parameter in model.parameters())
     if parameters > PARAMETER_LIMIT:
         raise BuildError(
@@ -164,6 +183,44 @@ def _synthetic(entry: Entry, seed: int) -> PreTrainedModel:
         )
     weights.draw(model, seed, recipe.weights)
     return model
+
+
+def _check_size(entry: Entry, cls: type[PreTrainedModel], config: transformers.PreTrainedConfig) -> None:
+    """Raise BuildError where a config that somebody else wrote makes a large model, before memory is taken for it."""
+    try:
+        with torch.device("meta"):
+            model = cls(config)
+    except (NotImplementedError, RuntimeError):
+        return  # it reads values while it is built: it is counted when it is there
+    total = sum(parameter.numel() for parameter in model.parameters())
+    if total > PARAMETER_LIMIT:
+        name, largest = max(model.named_parameters(), key=lambda item: item[1].numel())
+        sizes = sorted(_fields_of(config.to_dict(), set(largest.shape)))
+        raise BuildError(
+            f"{entry.id}: {total:,} parameters, more than {PARAMETER_LIMIT:,}, most of them in {name} "
+            f"{tuple(largest.shape)}, as {', '.join(sizes) or 'no field'} of its config says; "
+            f"reduce them in model_lists/recipes/{entry.model_type}.toml"
+        )
+
+
+def _quoted(raw: dict[str, Any], message: str, prefix: str = "") -> list[str]:
+    """Fields whose word an error message repeats."""
+    found = []
+    for key, value in raw.items():
+        if isinstance(value, dict):
+            found += _quoted(value, message, f"{prefix}{key}.")
+        elif isinstance(value, str) and value and re.search(rf"\b{re.escape(value)}\b", message):
+            found.append(f"{prefix}{key}")
+    return found
+
+
+def _fields_of(raw: dict[str, Any], values: set[int], prefix: str = "") -> Iterator[str]:
+    """Fields that have one of these values and are not small."""
+    for key, value in raw.items():
+        if isinstance(value, dict):
+            yield from _fields_of(value, values, f"{prefix}{key}.")
+        elif type(value) is int and value in values and value > LARGE:
+            yield f"{prefix}{key}"
 
 
 def _config_class(entry: Entry) -> type[transformers.PreTrainedConfig]:

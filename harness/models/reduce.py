@@ -95,13 +95,16 @@ class UnreducibleConfig(ValueError):
     """The config cannot be made small; the message is one line."""
 
 
-def reduced_config(config_class: type[PreTrainedConfig], recipe: Recipe) -> PreTrainedConfig:
+def reduced_config(
+    config_class: type[PreTrainedConfig], recipe: Recipe, given: PreTrainedConfig | None = None
+) -> PreTrainedConfig:
     """A small config of the architecture's own defaults, the recipe's facts and its reduced values.
 
-    Raises UnreducibleConfig where the config class refuses the values.
+    A `given` config, of a real model, takes the place of the defaults and the facts. Raises UnreducibleConfig where
+    the config class refuses the values.
     """
     try:
-        raw = original_config(config_class, recipe).to_dict()
+        raw = (original_config(config_class, recipe) if given is None else given).to_dict()
         small = _reduce(raw, config_class)
         _follow(raw, small)
         _follow_merged(raw, small)

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from harness.cases import Phase, Weights
-from model_lists import COLUMNS, FAMILIES, ListError, list_names, list_path, load_list
+from model_lists import COLUMNS, FAMILIES, REQUIRED, ListError, list_names, list_path, load_list, write_list
 from model_lists.recipes import load_recipe
 
-HEADER = ",".join(COLUMNS)
+HEADER = ",".join(REQUIRED)
 ROW = "owner/name,,transformers,bert,BertModel,text-encoder,fill-mask,110,smoke,synthetic,,"
 
 
@@ -51,6 +51,35 @@ def test_byte_order_mark_quotes_and_blank_lines_are_fine(tmp_path):
 def test_phases_are_those_given_and_forward_where_none_are(tmp_path):
     given = load_list(write(tmp_path, HEADER, ROW, ROW.replace("BertModel", "BertForMaskedLM") + "forward train"))
     assert [entry.phases for entry in given] == [(Phase.FORWARD,), (Phase.FORWARD, Phase.TRAIN)]
+
+
+def test_a_config_is_found_from_the_folder_of_the_list(tmp_path, monkeypatch):
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs" / "a.json").write_text("{}")
+    listed = write(
+        tmp_path, ",".join(COLUMNS), ROW + ",configs/a.json", ROW.replace("BertModel", "BertForMaskedLM") + ","
+    )
+    monkeypatch.chdir(tmp_path.parent)
+    entries = load_list(listed)
+    assert [entry.config for entry in entries] == [str((tmp_path / "configs" / "a.json").resolve()), ""]
+    write_list(tmp_path / "again.csv", entries)
+    assert load_list(tmp_path / "again.csv") == entries
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        (",absent.json", ",absent.json", "mine.csv:2: config is 'absent.json'"),
+        (",absent.json", ",.", "config is '.'"),
+        ("synthetic,,,absent.json", "hub,kind,,a.json", "config is 'a.json'; valid: empty unless weights is synthetic"),
+    ],
+)
+def test_bad_configs_of_a_list_are_named_by_file_and_line(tmp_path, old, new, complaint):
+    (tmp_path / "a.json").write_text("{}")
+    row = (ROW + ",absent.json").replace(old, new)
+    with pytest.raises(ListError) as caught:
+        load_list(write(tmp_path, ",".join(COLUMNS), row))
+    assert complaint in str(caught.value)
 
 
 @pytest.mark.parametrize(
