@@ -44,6 +44,7 @@ INPUT_KEYS = {
     "decoder_codebook_rows": "the same for decoder_input_ids",
     "mels": "values of each frame of log-mel features",
     "mels_first": "1 where mel bins come before frames",
+    "bool_masks": "1 where masks of log-mel features are of bool, not of int64",
     "samples": "samples of an audio wave",
     "waves": "channels of an audio wave, as a dimension of its own",
     "either": "1 where a model takes either a text or a sound: `padded` has the sound",

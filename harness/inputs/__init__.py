@@ -139,6 +139,8 @@ def _maker(request: Request) -> Maker:
     has_text, has_pixels = "input_ids" in request.names, "pixel_values" in request.names and not request.blind()
     if has_text and has_pixels:
         marked = request.anywhere("image_token_id", "image_token_index") is not None
+        if marked and spoken.hears(request):
+            return spoken.and_sounds(multimodal.placeholders)
         return multimodal.placeholders if marked else multimodal.text_and_picture
     sounds = request.names & {"input_features", "input_values"}
     if has_text and sounds and not request.blind():

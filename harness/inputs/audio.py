@@ -38,7 +38,7 @@ def wave(request: Request) -> dict[str, Any]:
     waves = request.numbers.get("waves") or request.look("audio_channels", "in_channels")
     waves = waves or (1 if request.look("codebook_size", "sampling_rate", "input_sampling_rate") else 0)
     kept = torch.ones(request.batch, samples, dtype=torch.long)
-    masks = {"padding_mask"} if waves else {"attention_mask", "padding_mask"}
+    masks = {"padding_mask", "input_values_mask"} | (set() if waves else {"attention_mask"})
     if request.padded and request.names & masks:
         kept[1, samples - PADDING :] = 0
         values[1, samples - PADDING :] = 0
@@ -78,7 +78,10 @@ def features(request: Request) -> dict[str, Any]:
                 kept[1, frames * 3 // 4 :] = 0
             if "padding_mask" in request.names:  # the same, of the wave that the frames are of
                 result["padding_mask"] = kept.repeat_interleave(HOP, dim=1)
-            result[mask] = kept == 0 if mask == "audio_mel_mask" else kept  # this one tells the padding
+            if mask == "audio_mel_mask":  # this one tells the padding
+                result[mask] = kept == 0
+            else:
+                result[mask] = kept.bool() if request.numbers.get("bool_masks") else kept
     if request.anywhere("spec_size"):  # spectrograms as pictures of one channel
         values = values[:, None]
     elif positions or request.numbers.get("mels_first"):
@@ -126,6 +129,7 @@ def _mels(request: Request) -> int:
         "input_feat_per_channel",
         "feature_projection_input_dim",
         "input_feat_size",
+        "audio_embed_dim",
         "input_dim",
         "num_chroma",
     )

@@ -61,8 +61,10 @@ def count(request: Request, method: str, inputs: dict[str, Any]) -> int | None:
             line = " ".join(str(error).split())[:200]
             raise InputError(f"{request.model}: {method} refuses {', '.join(inputs)}: {line}") from error
     for name in ("pooler_output", "last_hidden_state"):
-        if getattr(made, name, None) is not None:
-            return _rows(getattr(made, name))
+        if (value := getattr(made, name, None)) is not None:
+            kept = getattr(made, "attention_mask", None)
+            chosen = kept is not None and isinstance(value, torch.Tensor) and kept.shape == value.shape[:-1]
+            return int(kept.sum()) if chosen else _rows(value)
     if stacked := getattr(made, "deepstack_features", None):  # for several layers, each with its number
         return _rows(stacked[0][1])
     return _rows(made)

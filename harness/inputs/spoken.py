@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from typing import Any
 
 import torch
 
 from harness.inputs import audio, features
-from harness.inputs.request import InputError, Request
+from harness.inputs.request import InputError, Maker, Request
 from harness.inputs.text import LENGTH, PADDING, SINGLE_LENGTH, decoder, ordinary_tokens, pad_token, text
 
 BEFORE = 3
@@ -32,6 +33,44 @@ def text_or_sound(request: Request) -> dict[str, Any]:
     if request.padded:
         return _maker(request)(dataclasses.replace(request, names=request.names - {"input_ids"}))
     return text(request)
+
+
+def hears(request: Request) -> bool:
+    """Does a model that sees pictures in its text hear sounds there too, as it is configured?"""
+    if request.look("audio_token_id", "audio_token_index") is None or request.look("audio_config") is None:
+        return False
+    own = inspect.signature(getattr(request.model_class, _METHOD, lambda: None)).parameters.values()
+    needed = {each.name for each in own if each.default is each.empty and each.kind is each.POSITIONAL_OR_KEYWORD}
+    return bool(needed & _SOUNDS & request.names) and needed <= request.names | {"self"}
+
+
+def and_sounds(maker: Maker) -> Maker:
+    """Texts with pictures as `maker` makes them, and at the end of each row a sound and some words."""
+
+    def make(request: Request) -> dict[str, Any]:
+        made = maker(request)
+        sounds = _sounds(request)
+        token = request.find("audio_token_id", "audio_token_index")
+        start, end = ([item] if isinstance(item, int) else [] for item in _bounds(request))
+        kept = made.get("attention_mask", torch.ones_like(made["input_ids"])).bool()
+        rows, kinds = [], []
+        for row, count in enumerate(_counts(request, sounds)):
+            heard = torch.tensor([*start, *[token] * count, *end])
+            rows.append(
+                torch.cat([made["input_ids"][row][kept[row]], heard, ordinary_tokens(request, f"heard.{row}", BEFORE)])
+            )
+            before = {name: made[name][row][kept[row]] for name in _KINDS if name in made}
+            kinds.append(
+                {name: torch.cat([old, HEARD * (rows[-1][len(old) :] == token)]) for name, old in before.items()}
+            )
+        made |= sounds | _aligned(request, rows, token)
+        for name in kinds[0]:
+            made[name] = torch.zeros_like(made["input_ids"])
+            for row, values in enumerate(kinds):
+                made[name][row, -len(values[name]) :] = values[name]
+        return made
+
+    return make
 
 
 def sound_placeholders(request: Request) -> dict[str, Any]:
@@ -61,9 +100,13 @@ def _cut(request: Request, token: int, sounds: dict[str, Any]) -> dict[str, Any]
 
 
 _METHOD = "get_audio_features"
+_SOUNDS = frozenset({"input_features", "input_values"})
+_KINDS = ("mm_token_type_ids", "token_type_ids")
+HEARD = 3
+"""What processors call a sound's token, where words are 0, pictures 1 and videos 2."""
 
 
-def _maker(request: Request):
+def _maker(request: Request) -> Maker:
     return audio.features if "input_features" in request.names else audio.wave
 
 
@@ -101,6 +144,15 @@ def _marked(request: Request, token: int, counts: list[int]) -> dict[str, Any]:
         lead = ordinary_tokens(request, f"before.{row}", BEFORE)
         tail = ordinary_tokens(request, f"after.{row}", words)
         rows.append(torch.cat([lead, torch.tensor([*start, *[token] * count, *end]), tail]))
+    result = _aligned(request, rows, token)
+    for name in _KINDS:
+        if name in request.names:
+            result[name] = HEARD * (result["input_ids"] == token)
+    return result | (decoder(request) if request.config.is_encoder_decoder else {})
+
+
+def _aligned(request: Request, rows: list[torch.Tensor], token: int) -> dict[str, Any]:
+    """Rows of any lengths as `input_ids`, padded left, and their mask where the model takes one."""
     length = max(map(len, rows))
     pad = pad_token(request)
     ids = torch.full((len(rows), length), 0 if pad == token else pad)  # some configs have one token for both
@@ -111,7 +163,4 @@ def _marked(request: Request, token: int, counts: list[int]) -> dict[str, Any]:
     result = {"input_ids": ids}
     if "attention_mask" in request.names:
         result["attention_mask"] = mask
-    for name in ("mm_token_type_ids", "token_type_ids"):
-        if name in request.names:
-            result[name] = (ids == token).long()
-    return result | (decoder(request) if request.config.is_encoder_decoder else {})
+    return result

@@ -132,3 +132,19 @@ def test_a_decision_is_one_prompt_with_questions():
 def test_a_class_that_cannot_be_called_is_said_to_be():
     with pytest.raises(InputError, match="BarkModel has no forward method"):
         made("bark")
+
+
+@pytest.mark.parametrize("model_type", ["qwen2_5_omni_thinker", "gemma4"])
+def test_a_model_that_sees_hears_too(model_type):
+    inputs, config = made(model_type)
+    ids, mask = inputs["input_ids"], inputs["attention_mask"]
+    sounds, pictures = ((ids == token).sum(dim=1) for token in (config.audio_token_id, config.image_token_id))
+    assert sounds[0] > sounds[1] > 0
+    assert (pictures > 0).all()
+    assert mask[:, -1].all()
+    assert mask[1, 0] == 0
+    assert not (ids[mask == 0] == config.audio_token_id).any()
+    if "mm_token_type_ids" in inputs:
+        kinds = inputs["mm_token_type_ids"]
+        assert torch.equal(kinds == 3, ids == config.audio_token_id)
+        assert torch.equal(kinds == 1, ids == config.image_token_id)
