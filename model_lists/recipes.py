@@ -50,6 +50,7 @@ INPUT_KEYS = {
     "either": "1 where a model takes either a text or a sound: `padded` has the sound",
     "decoder_text": "1 where a decoder takes a text though the config is of no encoder and decoder",
     "text_length": "tokens of a text",
+    "unpadded": "1 where the mask hides nothing, since rounding decides what the model says of hidden tokens",
 }
 _TABLES = ("config", "reduced", "inputs")
 _PAIRS = ("image_size", "single_image_size")

@@ -120,7 +120,7 @@ def masked(request: Request, ids: str, mask: str, length: int, padding: int, lef
     result = {ids: tokens}
     if mask in request.names:
         kept = torch.ones(request.batch, length, dtype=torch.long)
-        if request.padded:
+        if request.padded and "unpadded" not in request.numbers:
             where = slice(None, padding) if left else slice(length - padding, None)
             kept[-1, where] = 0
             tokens[-1, where] = pad_token(request)
