@@ -7,14 +7,10 @@ from dataclasses import dataclass, replace
 import torch
 
 from harness.cases import Verdict
-from harness.numerics.budget import GRADIENT, allowance, least_scales, rms
+from harness.numerics.budget import GRADIENT, ORDINARY, Lenience, allowance, of_gradients, rms
 from harness.records import Leaf
 
 Leaves = dict[str, torch.Tensor]
-
-Scales = tuple[float, float]
-"""Least root mean square and least largest magnitude from which a leaf's floor is taken."""
-_NO_SCALES: Scales = (0.0, 0.0)
 
 OUTLIER_FACTOR = 1e4
 """Elements this many times the median magnitude are judged among themselves: they are masks (-1e9,
@@ -50,9 +46,9 @@ def judge(truth: Leaves, cpu: Leaves, target: Leaves) -> Judgement:
     """
     missing = [path for path in cpu if path not in target]
     extra = [path for path in target if path not in cpu]
-    least = least_scales(truth)
+    gradients = of_gradients(truth)
     judged = [
-        _leaf(path, truth[path], cpu[path], target[path], least if path.startswith(GRADIENT) else _NO_SCALES)
+        _leaf(path, truth[path], cpu[path], target[path], gradients if path.startswith(GRADIENT) else ORDINARY)
         for path in cpu
         if path in target
     ]
@@ -72,7 +68,7 @@ def _describe(leaf: Leaf) -> str:
     return f"{leaf.path}: {leaf.note}"
 
 
-def _leaf(path: str, truth: torch.Tensor, cpu: torch.Tensor, target: torch.Tensor, least: Scales) -> Leaf:
+def _leaf(path: str, truth: torch.Tensor, cpu: torch.Tensor, target: torch.Tensor, by: Lenience) -> Leaf:
     leaf = Leaf(path, Verdict.PASS, tuple(cpu.shape), str(cpu.dtype).removeprefix("torch."), cpu.numel())
     if target.shape != cpu.shape:
         return replace(leaf, verdict=Verdict.WRONG_SHAPE, note=f"shape {tuple(target.shape)}, not {tuple(cpu.shape)}")
@@ -82,10 +78,10 @@ def _leaf(path: str, truth: torch.Tensor, cpu: torch.Tensor, target: torch.Tenso
     if target.dtype != cpu.dtype:
         return replace(leaf, verdict=Verdict.WRONG_DTYPE, note=f"dtype {target.dtype}, not {cpu.dtype}")
     if cpu.is_complex():
-        real = _floats(leaf, torch.view_as_real(truth), torch.view_as_real(cpu), torch.view_as_real(target), least)
+        real = _floats(leaf, torch.view_as_real(truth), torch.view_as_real(cpu), torch.view_as_real(target), by)
         return replace(real, index=real.index[:-1] if real.index else real.index)
     if cpu.is_floating_point():
-        return _floats(leaf, truth, cpu, target, least)
+        return _floats(leaf, truth, cpu, target, by)
     return _exact(leaf, cpu, target)
 
 
@@ -111,7 +107,7 @@ def _nonfinite(leaf: Leaf, cpu: torch.Tensor, target: torch.Tensor) -> Leaf | No
     return None
 
 
-def _floats(leaf: Leaf, truth: torch.Tensor, cpu: torch.Tensor, target: torch.Tensor, least: Scales) -> Leaf:
+def _floats(leaf: Leaf, truth: torch.Tensor, cpu: torch.Tensor, target: torch.Tensor, by: Lenience) -> Leaf:
     """Judge ordinary elements and outliers apart, so that a mask of -1e9 does not hide all that is near 1."""
     unrepresentable = ~torch.isfinite(truth.to(cpu.dtype))  # for instance float64's own `finfo.min`
     t = torch.where(unrepresentable, cpu.double(), truth.double())
@@ -122,12 +118,12 @@ def _floats(leaf: Leaf, truth: torch.Tensor, cpu: torch.Tensor, target: torch.Te
     groups = [members for members in (usable & ~outlier, usable & outlier) if members.any()]
     if not groups:
         return replace(leaf, note="no finite element to compare")
-    measured = [_measure(leaf, members, t, cpu, target, least) for members in groups]
+    measured = [_measure(leaf, members, t, cpu, target, by) for members in groups]
     return max(measured, key=lambda m: (m.verdict is not Verdict.PASS, m.ratio or 0.0))
 
 
 def _measure(
-    leaf: Leaf, members: torch.Tensor, t: torch.Tensor, cpu: torch.Tensor, target: torch.Tensor, least: Scales
+    leaf: Leaf, members: torch.Tensor, t: torch.Tensor, cpu: torch.Tensor, target: torch.Tensor, by: Lenience
 ) -> Leaf:
     truth = t[members]
     off, cpu_off = (target.double()[members] - truth).abs(), (cpu.double()[members] - truth).abs()
@@ -139,10 +135,10 @@ def _measure(
         scale=scale,
         error=error,
         cpu_error=cpu_error,
-        allowed=allowance(cpu_error, max(scale, least[0]), cpu.dtype),
+        allowed=allowance(cpu_error, max(scale, by.rms), cpu.dtype, by.multiplier),
         max_error=max_error,
         max_cpu_error=max_cpu_error,
-        max_allowed=allowance(max_cpu_error, max(top, least[1]), cpu.dtype),
+        max_allowed=allowance(max_cpu_error, max(top, by.top), cpu.dtype, by.multiplier),
     )
     within = error <= measured.allowed and max_error <= measured.max_allowed
     verdict = Verdict.PASS if within else Verdict.NUMERIC_MISMATCH

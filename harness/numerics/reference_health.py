@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from harness.cases import Verdict
-from harness.numerics.budget import GRADIENT, least_scales, rms
+from harness.numerics.budget import GRADIENT, of_gradients, rms
 from harness.numerics.judge import OUTLIER_FACTOR, Leaves
 
 NOISE_LIMIT = 0.1
@@ -27,7 +27,7 @@ def diagnose(truth: Leaves, first: Leaves, second: Leaves) -> tuple[Verdict, str
         return Verdict.NONDETERMINISTIC_REFERENCE, "two CPU runs return different leaves"
     if first.keys() != truth.keys():
         return Verdict.REFERENCE_ERROR, "the float64 run returns other leaves than the run at the case's dtype"
-    typical, _ = least_scales(truth)
+    typical = of_gradients(truth).rms
     for path, leaf in first.items():
         if leaf.shape != second[path].shape or leaf.shape != truth[path].shape:
             return Verdict.NONDETERMINISTIC_REFERENCE, f"{path}: CPU runs return different shapes"

@@ -196,3 +196,15 @@ def test_the_live_display_on_a_terminal(environment, models, tmp_path):
     assert "elapsed" in text
     assert "[bold red]not markup[/]" in text
     assert "Traceback" not in text
+
+
+def test_models_without_an_asked_phase_are_counted(zoo, models):
+    beta = "text-generation,,smoke,synthetic,,"
+    models.write_text(models.read_text().replace(beta, f"{beta}forward train"))
+    ended = zoo("run", "--list", "models.csv", "--target", "cpu", "--mode", "eager", "--phase", "train", "--dry-run")
+    assert ended.code == 0
+    assert ended.out.split() == ["beta/BetaForCausalLM/acme/beta/synthetic/train/eager/float32/padded"]
+    assert "of the chosen models 2 have no train" in ended.err
+    every = zoo("run", "--list", "models.csv", "--target", "cpu", "--mode", "eager", "--dry-run")
+    assert len(every.out.split()) == 4
+    assert "have no" not in every.err
