@@ -158,29 +158,28 @@ def _rows(one: Measured) -> Iterator[tuple[object, ...]]:
 
 def _show(measured: list[Measured], console: Console) -> None:
     """Totals, the dead tensors by reason and model, and the figures."""
-    from rich.table import Table
-
     from harness.cli.style import plain
     from harness.execution.liveness import UNREACHABLE, Reason
 
     tensors = [tensor for one in measured for tensor in one.tensors]
     counts = Counter(tensor.reason for tensor in tensors)
-    table = Table.grid(padding=(0, 2))
-    table.add_row(LIVE, plain(counts[None]))
+
+    def line(text: str) -> None:
+        console.print(plain(text), soft_wrap=True)  # names are to be found by grep, so never cut
+
+    line(f"{LIVE}: {counts[None]}")
     for reason in Reason:
         if not counts[reason]:
             continue
-        table.add_row(reason, plain(counts[reason]))
+        line(f"{reason}: {counts[reason]}")
         for one in measured:
             if dead := [tensor for tensor in one.tensors if tensor.reason is reason]:
-                names = ", ".join(map(_dead, dead))
-                table.add_row("", plain(f"{one.entry.model_type}/{one.entry.model_class}: {names}"))
+                line(f"  {one.entry.model_type}/{one.entry.model_class}: {', '.join(map(_dead, dead))}")
     unmeasured = [one for one in measured if not one.tensors]
     if unmeasured:
-        table.add_row("not measured", plain(f"{len(unmeasured)} models"))
+        line(f"not measured: {len(unmeasured)} models")
     for one in unmeasured:
-        table.add_row("", plain(f"{one.entry.model_type}/{one.entry.model_class}: {one.verdict} {_message(one)}"))
-    console.print(table)
+        line(f"  {one.entry.model_type}/{one.entry.model_class}: {one.verdict} {_message(one)}")
     if not tensors:
         return
     reachable = len(tensors) - sum(counts[reason] for reason in UNREACHABLE)
