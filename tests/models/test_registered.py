@@ -17,7 +17,7 @@ from model_lists.recipes import FOLDER, load_recipe
 
 SHARE = 16
 RECIPES = sorted(path.stem for path in FOLDER.glob("*.toml"))
-NOT_YET = {"apertus1p5", "gemma4_assistant"}
+NOT_YET = {"gemma4_assistant"}
 NEED_TIMM = {"edgetam", "edgetam_vision_model", "gemma3n_vision", "timm_wrapper"}
 TYPES = sorted(
     model_type
