@@ -91,6 +91,7 @@ def test_crops_pool_every_patch_once():
     inputs, config = made("molmo2")
     crops, patches, _ = inputs["pixel_values"].shape
     assert inputs["image_token_pooling"].flatten().sort().values.tolist() == list(range(crops * patches))
+    assert inputs["image_token_pooling"][0].tolist() == [0, 1, 4, 5]  # neighbours, of rows of four patches
     rows = inputs["image_grids"]
     assert (rows[:, 0] * rows[:, 1] + rows[:, 2] * rows[:, 3]).sum() == len(inputs["image_token_pooling"])
     assert (inputs["input_ids"] == config.image_patch_id).sum() == len(inputs["image_token_pooling"])

@@ -17,11 +17,10 @@ from model_lists.recipes import FOLDER, load_recipe
 
 SHARE = 16
 RECIPES = sorted(path.stem for path in FOLDER.glob("*.toml"))
-NOT_YET = {"apertus1p5"}
 NEED_TIMM = {"edgetam", "edgetam_vision_model", "gemma3n_vision", "timm_wrapper"}
 TYPES = sorted(
     model_type
-    for model_type in set(registered.base_pairs()) - set(RECIPES) - NOT_YET - NEED_TIMM
+    for model_type in set(registered.base_pairs()) - set(RECIPES) - NEED_TIMM
     if hashlib.sha256(model_type.encode()).digest()[0] < SHARE
 )
 """A spread of the types whose defaults the rules reduce unaided; a recipe changes kinds on purpose."""
