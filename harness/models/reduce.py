@@ -269,7 +269,6 @@ def _is_pattern(key: str, value: Any, own: dict[str, Any]) -> bool:
     if _every_layer(value, own):
         return False
     by_stage = (_STAGE_WIDTHS, _STAGE_HEADS, _LAYER_INDICES)
-    by_stage = (_STAGE_WIDTHS, _STAGE_HEADS, _LAYER_INDICES)
     staged = len(value) == len(own.get("depths") or ()) or any(sizes.fullmatch(key) for sizes in by_stage)
     return count is not None and count > LAYERS and len(value) == count and not staged
 

@@ -42,7 +42,7 @@ WINDOWS = re.compile(
 )
 TOKENS = re.compile(r"[a-z]\w*_token_(id|index|ids)|(begin_)?suppress_tokens|(im|codec)_\w+_id")
 CONVOLUTIONS = re.compile(
-    r"\w*(kernel|stride|dilation|conv_padding)\w*|conv_bias|expand|upsampl\w+_(rates|ratios|factor)"
+    r"(?!encoder_stride)\w*(kernel|stride|dilation|conv_padding)\w*|conv_bias|expand|upsampl\w+_(rates|ratios|factor)"
 )
 
 
@@ -186,7 +186,7 @@ def grouped_attention(change: Change) -> Iterator[str]:
 def head_sizes(change: Change) -> Iterator[str]:
     heads, head = change.both("num_attention_heads"), change.both("head_dim")
     width = change.both("hidden_size", "d_model")
-    if heads and head and width and "qk_rope_head_dim" not in change.before:
+    if heads and head and width and "head_dim" not in change.set and "qk_rope_head_dim" not in change.before:
         tiled = [count * size == whole for count, size, whole in zip(heads, head, width, strict=True)]
         if tiled[0] != tiled[1]:
             yield f"head_dim: {heads[0]}x{head[0]} in {width[0]} became {heads[1]}x{head[1]} in {width[1]}"
@@ -339,6 +339,8 @@ def pictures(change: Change) -> Iterator[str]:
     side, patch, merge = change.both("image_size"), change.both("patch_size"), change.both("spatial_merge_size")
     if side and patch and not side[0] % patch[0] and side[1] % patch[1]:
         yield f"image_size: {side[1]} in patches of {patch[1]}"
+    if (stride := change.both("encoder_stride")) and patch and (stride[0] == patch[0]) != (stride[1] == patch[1]):
+        yield f"encoder_stride: {stride[1]} for patches of {patch[1]}"
     window = change.both("window_size")
     if (
         side
