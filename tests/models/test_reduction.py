@@ -132,7 +132,7 @@ def test_values_the_class_refuses_are_one_line():
 
 def test_no_architecture_is_named_in_code():
     folder = Path(__file__).parents[2] / "harness"
-    for path in [*(folder / "models").glob("*.py"), *(folder / "inputs").glob("*.py")]:
+    for path in [*(folder / "models").rglob("*.py"), *(folder / "inputs").rglob("*.py")]:
         assert "model_type ==" not in path.read_text(), path.name
 
 
