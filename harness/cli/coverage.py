@@ -195,7 +195,7 @@ def _show(rows: list[dict[str, object]], console: Console, pairs: bool) -> None:
         states = Counter(
             {state: sum(row["mapping_rows"] for row in rows if row["state"] == state) for state in _STATES}
         )
-        table.add_row("rows of auto mappings", *(str(states[state]) for state in _STATES), str(states.total()))
+        table.add_row("mapping rows", *(str(states[state]) for state in _STATES), str(states.total()))
     console.print(table)
     for package, number in Counter(row["message"] for row in rows if row["state"] == MISSING).most_common():
         console.print(plain(f"{MISSING}  {number}  {package}"), soft_wrap=True)
