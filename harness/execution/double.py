@@ -37,6 +37,8 @@ class Double(TorchFunctionMode):
 def _drawn(function: Any, name: str, args: tuple, kwargs: dict) -> Any:
     """Random numbers as the run at float32 draws them, widened: in float64 a generator gives others."""
     if name in _DRAWS_INTO:
+        if not args:  # torch.nn.init hands all on by name
+            args, kwargs = (kwargs["tensor"],), {key: value for key, value in kwargs.items() if key != "tensor"}
         single = torch.empty(args[0].shape, dtype=torch.float32)
         function(single, *args[1:], **kwargs)
         return args[0].copy_(single)

@@ -56,6 +56,7 @@ def test_random_numbers_are_those_of_the_run_at_float32():
             torch.rand_like(like),
             torch.zeros(3, dtype=dtype).normal_(),
             torch.empty(3, dtype=dtype).uniform_(1, 2),
+            torch.nn.init.uniform_(torch.empty(3, dtype=dtype), b=2.0),
             torch.bernoulli(torch.full((6,), 0.5, dtype=dtype)),
         ]
 
