@@ -39,7 +39,7 @@ def reduced_config(
     the config class refuses the values.
     """
     try:
-        raw = (original_config(config_class, recipe) if given is None else given).to_dict()
+        raw = (original_config(config_class, recipe) if given is None else _begin_decoding(given)).to_dict()
         small = _reduce(raw, config_class)
         follow_widths(raw, small)
         follow_merged(raw, small)
