@@ -75,20 +75,24 @@ def generate(model: nn.Module, inputs: dict[str, Any], teacher: Teacher) -> dict
 
 
 def compile_steps(model: nn.Module, compiler: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
-    """Have `generate` compile with `compiler` where the library compiles: the steps after the prefill, whose cache then
-    is one of fixed size. Models that the library knows no such cache for have all their steps compiled.
+    """Have `generate` compile with `compiler` as the library does by itself on some devices: the steps after the
+    prefill, over a cache of fixed size. Models that it says cannot be compiled as a whole, and those without such a
+    cache, have every step compiled, the prefill too, over the cache they have.
 
     A compiled module would be no help: its `generate` is the module's own, which calls the module itself.
     """
-    for part in model.modules():
-        if isinstance(part, GenerationMixin):
-            if part._supports_default_dynamic_cache():
-                part.get_compiled_call = _always(compiler(part.__call__))
-            else:
-                part.forward = compiler(part.forward)
-    everywhere = CompileConfig()
-    everywhere._compile_all_devices = True
-    setattr(model, _COMPILED_OPTIONS, {"cache_implementation": "static", "compile_config": everywhere})
+    parts = [part for part in model.modules() if isinstance(part, GenerationMixin)]
+    if all(part._can_compile_fullgraph and part._supports_default_dynamic_cache() for part in parts):
+        for part in parts:
+            part.get_compiled_call = _always(compiler(part.__call__))
+        everywhere = CompileConfig()
+        everywhere._compile_all_devices = True
+        setattr(model, _COMPILED_OPTIONS, {"cache_implementation": "static", "compile_config": everywhere})
+        return
+    for part in parts:
+        part.forward = compiler(part.forward)
+    # Every step has shapes of its own; beyond its limit Dynamo silently compiles no more.
+    torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, 2 * (1 + DECODE_STEPS))
 
 
 def _always(compiled: Callable[..., Any]) -> Callable[[CompileConfig | None], Callable[..., Any]]:

@@ -88,12 +88,19 @@ def gelu_is_right_but_not_its_slope():
     _override("gelu_backward", gelu_backward)
 
 
-def one_token_attends_wrongly():
-    """Attention is right for a text, and off by little where one token looks back at a cache."""
+def one_token_is_cached_wrongly():
+    """A text's keys and values are right; those of a single token that joins a cache are off by little."""
 
-    def softmax(x, dim, half_to_float):
-        sharper = 1.01 if x.dim() == 4 and x.shape[-2] == 1 else 1.0
-        powers = torch.exp((x - x.amax(dim, keepdim=True)) * sharper)
-        return powers / powers.sum(dim, keepdim=True)
+    def cat(tensors, dim=0):
+        parts = [x for x in tensors if x.dim() > 1 or x.numel()]
+        if len(parts) == 2 and parts[0].dim() == 4 and dim == -2 and parts[1].shape[dim] == 1:
+            parts[1] = parts[1] * 1.001
+        shape = list(parts[0].shape)
+        shape[dim] = sum(x.shape[dim] for x in parts)
+        whole, at = parts[0].new_empty(shape), 0
+        for x in parts:
+            whole.narrow(dim, at, x.shape[dim]).copy_(x)
+            at += x.shape[dim]
+        return whole
 
-    _override("_softmax", softmax)
+    _override("cat", cat)

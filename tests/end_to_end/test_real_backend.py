@@ -138,7 +138,7 @@ def test_a_broken_backend_never_passes(runner, fault, mode, verdict, stage, said
     ("fault", "model_type", "phase", "where"),
     [
         ("gelu_is_right_but_not_its_slope", "vit", Phase.TRAIN, "grad."),
-        ("one_token_attends_wrongly", "llama", Phase.GENERATE, "logits."),
+        ("one_token_is_cached_wrongly", "llama", Phase.GENERATE, "logits."),
     ],
 )
 def test_what_a_forward_pass_cannot_see_its_phase_does(runner, fault, model_type, phase, where, mode):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 import torch
 from transformers import BartConfig, BartForConditionalGeneration, Gemma2Config, Gemma2ForCausalLM, LogitsProcessorList
@@ -37,6 +39,20 @@ def same(a, b):
         torch.testing.assert_close(leaf, b[name], rtol=1e-4, atol=1e-6)
 
 
+def counting(lengths):
+    """A compiler that changes nothing and notes how many tokens each call of what it compiled gets."""
+
+    def compiler(function):
+        @functools.wraps(function)
+        def compiled(*args, **kwargs):
+            lengths.append(kwargs["input_ids"].shape[1])
+            return function(*args, **kwargs)
+
+        return compiled
+
+    return compiler
+
+
 def test_a_run_by_its_own_tokens_is_the_free_run(gemma):
     free = Teacher()
     first = run(gemma, free)
@@ -68,17 +84,9 @@ def test_compiled_steps_are_those_after_the_prefill_and_leave_the_same_cache(gem
     free = Teacher()
     eager = run(gemma, free)
     lengths = []
-
-    def compiler(function):
-        def compiled(*args, **kwargs):
-            lengths.append(kwargs["input_ids"].shape[1])
-            return function(*args, **kwargs)
-
-        return compiled
-
     model = Gemma2ForCausalLM(gemma.config).eval()
     model.load_state_dict(gemma.state_dict())
-    generation.compile_steps(model, compiler)
+    generation.compile_steps(model, counting(lengths))
     same(eager, run(model, Teacher(free.tokens)))
     assert lengths == [1] * DECODE_STEPS
     assert eager["cache.0.keys"].shape[2] == WINDOW - 1
@@ -112,3 +120,15 @@ def test_half_types_are_judged_as_such(gemma):
 def test_tokens_are_forced_row_by_row():
     forced = LogitsProcessorList([Teacher([torch.tensor([2, 0])])])(PROMPT, torch.ones(2, 3))
     assert forced.argmax(-1).tolist() == [2, 0]
+
+
+def test_where_the_library_does_not_compile_every_step_is_compiled(gemma):
+    free = Teacher()
+    eager = run(gemma, free)
+    lengths = []
+    model = Gemma2ForCausalLM(gemma.config).eval()
+    model.load_state_dict(gemma.state_dict())
+    model._can_compile_fullgraph = False
+    generation.compile_steps(model, counting(lengths))
+    same(eager, run(model, Teacher(free.tokens)))
+    assert lengths == [PROMPT.shape[1]] + [1] * DECODE_STEPS
