@@ -29,6 +29,7 @@ PERIODS = re.compile(
 )
 LEADING = re.compile(
     r"first_k_dense_replace|num_dense_layers|num_(first|last)_full_attention_layers|num_kv_shared_layers|num_sparse_\w+"
+    r"|loop_layer_index_\w+"
 )
 PLACES = re.compile(r"\w*offset|\w+_id|moe_layer_end_index|topk_group")
 """Numbers that name a place, not an amount, and the share of expert groups, of which there are few."""
