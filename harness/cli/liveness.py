@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from harness.cli import options
+from harness.cli import options, survey
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -43,10 +43,12 @@ def liveness(
         Path | None, typer.Option("--out", metavar="FILE", help="Write a CSV, one row for each tensor.")
     ] = None,
     workers: options.Workers = None,
+    store: options.Store = None,
 ) -> None:
     """Perturb every parameter tensor by 1 % on CPU and count those whose change the judge would fail.
 
-    Takes one class of every registered model type, or the entries of lists that words, --list or --tier name.
+    Takes one class of every registered model type, whose result is kept in the results store, or the entries of
+    lists that words, --list or --tier name.
     """
     os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"  # before torch: a sweep on CPU needs no backend
     os.environ["HF_HUB_OFFLINE"] = "1"
@@ -75,6 +77,9 @@ def liveness(
             raise
     if not any(one.tensors for one in measured):
         raise typer.Exit(EXIT_NOTHING)
+    if not (only or words or lists or tier):
+        rows = [dict(zip(_COLUMNS, row, strict=True)) for one in measured for row in _rows(one)]
+        survey.keep("liveness", store, rows, {}, console)
 
 
 def _registered(only: Iterable[str]) -> tuple[Entry, ...]:
@@ -102,9 +107,8 @@ def _of_lists(
     from harness.plan import PlanError, select
     from model_lists import load_list
 
-    entries = select(
-        (entry for path in options.list_paths(lists) for entry in load_list(path)), tier=tier, words=words or ()
-    )
+    paths = options.list_paths(lists, tier=tier, words=words or ())
+    entries = select((entry for path in paths for entry in load_list(path)), tier=tier, words=words or ())
     chosen = tuple(entry for entry in entries if entry.weights is Weights.SYNTHETIC)
     if not chosen:
         raise PlanError("only entries with real weights are chosen; liveness is about synthetic ones")
