@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from harness.pytest_plugin.owner import RunOwner
     from harness.targets.base import Target
 
-_SHOWN = ("case_id", "target", "mode", "dtype", "verdict", "stage", "message", "worst_ratio", "recorded_at")
+_SHOWN = ("case_id", "target", "phase", "mode", "dtype", "verdict", "stage", "message", "worst_ratio", "recorded_at")
 _MEASURED = (Group.PASS, Group.BACKEND, Group.MODEL)
 
 
