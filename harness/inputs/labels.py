@@ -23,8 +23,6 @@ SPOKEN = 4
 """Tokens of a transcript; fewer than the frames of any sound."""
 OBJECTS = 3
 """Things in a picture."""
-CHOSEN = 2
-"""Every how many patches one is hidden."""
 
 
 def labelled(request: Request, inputs: dict[str, Any]) -> dict[str, Any]:
@@ -177,15 +175,6 @@ def _mask_classes(request: Request, inputs: dict[str, Any]) -> list[torch.Tensor
     return [request.integers(f"class.{row}", 0, classes, OBJECTS) for row in range(request.batch)]
 
 
-def _hidden_patches(request: Request, inputs: dict[str, Any]) -> torch.Tensor:
-    """Which patches are hidden from the model, bool (batch, patches)."""
-    patch = request.find("patch_size", config=request.vision())
-    sides = (patch, patch) if isinstance(patch, int) else patch[-2:]
-    height, width = _picture_size(request, inputs)
-    count = (height // sides[0]) * (width // sides[1])
-    return (torch.arange(count) % CHOSEN == 0).expand(request.batch, -1).contiguous()
-
-
 def _start(request: Request, inputs: dict[str, Any]) -> torch.Tensor:
     """Where the answer begins, int64 (batch,)."""
     return request.integers("start", 0, _main(request, inputs).shape[1] // 4, request.batch)
@@ -240,7 +229,6 @@ _BY_NAME: dict[str, Callable[[Request, dict[str, Any]], Any]] = {
     "sentence_order_label": _yes_or_no,
     "mask_labels": _masks,
     "class_labels": _mask_classes,
-    "bool_masked_pos": _hidden_patches,
     "future_values": _future,
     "target_values": _target,
     "return_loss": _true,
