@@ -19,8 +19,8 @@ STEPPED = "stepped."
 
 _CHANCE = re.compile(r"\w*(dropout|drop_path|drop_prob|layerdrop|jitter|mask_\w+_prob)\w*")
 """Attributes that are probabilities, or amounts, of what a model does at random while it trains."""
-_AT_RANDOM = frozenset({"apply_spec_augment"})
-"""Attributes that turn such a thing on."""
+_AT_RANDOM = frozenset({"apply_spec_augment", "num_denoising"})
+"""Attributes that turn such a thing on, or say how often it happens."""
 
 
 class NoLoss(RuntimeError):
@@ -66,7 +66,7 @@ def _leave_nothing_to_chance(module: nn.Module) -> None:
     for owner in _owners(module):
         for name, value in vars(owner).items():
             if name in _AT_RANDOM and value:
-                setattr(owner, name, False)
+                setattr(owner, name, type(value)(0))
             elif isinstance(value, float) and value and (_CHANCE.fullmatch(name) or isinstance(owner, _Dropout)):
                 setattr(owner, name, 0.0)
 

@@ -5,6 +5,7 @@ Classes are named for their task (`...ForTokenClassification`), and the library 
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable
 from typing import Any
@@ -22,8 +23,6 @@ SPOKEN = 4
 """Tokens of a transcript; fewer than the frames of any sound."""
 OBJECTS = 3
 """Things in a picture."""
-CHOSEN = 2
-"""Every how many patches one is hidden."""
 
 
 def labelled(request: Request, inputs: dict[str, Any]) -> dict[str, Any]:
@@ -37,9 +36,16 @@ def labelled(request: Request, inputs: dict[str, Any]) -> dict[str, Any]:
     if not added and not {"labels", "future_values"} & request.names and not _needs_none(request):
         raise InputError(f"{request.model}: no labels are known for {request.model_class.__name__}")
     result = inputs | added
-    padding = request.look("pad_token_id", config=request.part("text_config"))  # what stands where no label counts
-    shifts = request.config.is_encoder_decoder and request.generates and "labels" in added and padding is not None
-    return {name: value for name, value in result.items() if not (shifts and name == "decoder_input_ids")}
+    if "labels" in added and _shifts(request):
+        result.pop("decoder_input_ids", None)
+    return result
+
+
+def _shifts(request: Request) -> bool:
+    """Does the forward method shift labels, and know what stands where none counts?"""
+    code = inspect.unwrap(request.model_class.forward).__code__
+    padding = request.look("pad_token_id", config=request.part("text_config"))
+    return padding is not None and any("shift" in name for name in code.co_names)
 
 
 def _needs_none(request: Request) -> bool:
@@ -78,6 +84,25 @@ def _token_classes(request: Request, inputs: dict[str, Any], classes: int | None
     if mask is not None and mask.shape == shape:
         labels[mask == 0] = IGNORED
     return labels
+
+
+def _frame_classes(request: Request, inputs: dict[str, Any]) -> torch.Tensor:
+    """A class for each frame that the model makes of a sound, int64 (batch, frames, classes), one of them 1.
+
+    Runs an untrained model of the same config on CPU: the number of frames depends on sizes alone.
+    """
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        frames = request.model_class(request.config).eval()(**inputs).logits.shape[1]
+    classes = request.config.num_labels
+    drawn = request.integers("labels", 0, classes, request.batch, frames)
+    return torch.nn.functional.one_hot(drawn, classes)
+
+
+def _answers(request: Request, inputs: dict[str, Any]) -> torch.Tensor:
+    """Words of the answer where the model speaks, else how good each known answer is, float32 (batch, answers)."""
+    if "decoder_input_ids" in request.names:
+        return _tokens(request, inputs)
+    return torch.rand(request.batch, request.config.num_labels, generator=request.generator("labels"))
 
 
 def _replaced(request: Request, inputs: dict[str, Any]) -> torch.Tensor:
@@ -150,15 +175,6 @@ def _mask_classes(request: Request, inputs: dict[str, Any]) -> list[torch.Tensor
     return [request.integers(f"class.{row}", 0, classes, OBJECTS) for row in range(request.batch)]
 
 
-def _hidden_patches(request: Request, inputs: dict[str, Any]) -> torch.Tensor:
-    """Which patches are hidden from the model, bool (batch, patches)."""
-    patch = request.find("patch_size", config=request.vision())
-    sides = (patch, patch) if isinstance(patch, int) else patch[-2:]
-    height, width = _picture_size(request, inputs)
-    count = (height // sides[0]) * (width // sides[1])
-    return (torch.arange(count) % CHOSEN == 0).expand(request.batch, -1).contiguous()
-
-
 def _start(request: Request, inputs: dict[str, Any]) -> torch.Tensor:
     """Where the answer begins, int64 (batch,)."""
     return request.integers("start", 0, _main(request, inputs).shape[1] // 4, request.batch)
@@ -195,7 +211,7 @@ def _main(request: Request, inputs: dict[str, Any]) -> torch.Tensor:
 
 
 def _picture_size(request: Request, inputs: dict[str, Any]) -> tuple[int, int]:
-    pictures = inputs.get("pixel_values")
+    pictures = inputs.get("pixel_values", inputs.get("pixel_values_videos"))
     if pictures is None or pictures.dim() < 4:
         raise InputError(f"{request.model}: labels follow the size of pictures, which its inputs do not have")
     return pictures.shape[-2], pictures.shape[-1]
@@ -213,7 +229,6 @@ _BY_NAME: dict[str, Callable[[Request, dict[str, Any]], Any]] = {
     "sentence_order_label": _yes_or_no,
     "mask_labels": _masks,
     "class_labels": _mask_classes,
-    "bool_masked_pos": _hidden_patches,
     "future_values": _future,
     "target_values": _target,
     "return_loss": _true,
@@ -221,18 +236,17 @@ _BY_NAME: dict[str, Callable[[Request, dict[str, Any]], Any]] = {
 
 _BY_TASK: tuple[tuple[str, Callable[[Request, dict[str, Any]], Any]], ...] = (
     (r"For(Token|EntitySpan)Classification$", _token_classes),
+    (r"ForAudioFrameClassification$", _frame_classes),
     (r"ForMultipleChoice$", _choice),
     (r"ForNextSentencePrediction$", _yes_or_no),
-    (r"(Classification|WithTeacher|ForXVector)$", _class),
-    (r"ForCTC$", _transcript),
+    (r"(Classification\w*|WithTeacher|ForXVector)$", _class),
+    (r"For(CTC|RNNT|TDT)$", _transcript),
     (r"ForSemanticSegmentation$", _pixel_classes),
     (r"ForDepthEstimation$", _depths),
     (r"ForObjectDetection$", _objects),
-    (r"ForSegmentation$", _masked_objects),
+    (r"For(Instance)?Segmentation$", _masked_objects),
     (r"ForPre[Tt]raining$", _replaced),
-    (
-        r"LMHeadModel$|WithLMHead|For(Causal|Masked)LM|ForConditionalGeneration|DoubleHeads|EncoderDecoder|ForQuestion",
-        _tokens,
-    ),
+    (r"ForQuestionAnswering$", _answers),
+    (r"LMHead|MTModel|EncoderDecoder|DoubleHeads|For(Causal|Masked|Conditional|Text|Speech)", _tokens),
 )
 """By the end of a class's name, the first that fits."""

@@ -55,7 +55,7 @@ def test_a_decoder_gets_its_text_as_labels_and_starts_generation_by_itself():
         ("bert", "BertForPreTraining", {"labels": (2, 20), "next_sentence_label": (2,)}),
         ("electra", "ElectraForPreTraining", {"labels": (2, 20)}),
         ("vit", "ViTForImageClassification", {"labels": (2,)}),
-        ("vit", "ViTForMaskedImageModeling", {"bool_masked_pos": (2, 16)}),
+        ("vit", "ViTForMaskedImageModeling", {}),
         ("wav2vec2", "Wav2Vec2ForCTC", {"labels": (2, 4)}),
         ("patchtst", "PatchTSTForRegression", {"target_values": (2, 1)}),
     ],
