@@ -50,6 +50,13 @@ COLUMNS: tuple[Column, ...] = tuple(
         ("tier", "string", "case.entry.tier", "selection the entry belongs to"),
         ("weights", "string", "case.entry.weights", "synthetic (seeded, reduced config) or hub (real checkpoint)"),
         ("package", "string", "case.entry.package", "Python package that carries the real checkpoint, if any"),
+        ("phases", "string", "case.entry.phases", "phases that the class has, separated by spaces"),
+        (
+            "config",
+            "string",
+            "case.entry.config",
+            "path of the model's own config.json; empty for the class's defaults",
+        ),
         ("phase", "string", "case.phase", "what of the model was exercised: forward, generate or train"),
         ("mode", "string", "case.mode", "how the target executed the model"),
         ("dtype", "string", "case.dtype", "floating-point type of parameters and inputs"),
@@ -192,7 +199,8 @@ def _plain(value: Any, type_name: str) -> Any:
         return None
     match type_name:
         case "string":
-            return _bounded(str(value.value if isinstance(value, Enum) else value))
+            words = value if isinstance(value, tuple) else (value,)
+            return _bounded(" ".join(str(word.value if isinstance(word, Enum) else word) for word in words))
         case "int64":
             return int(value)
         case "double":

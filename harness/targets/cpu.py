@@ -48,6 +48,7 @@ class Cpu:
 
     def preload(self) -> None:
         process.warm_up_dynamo()
+        process.prepare_forks()
 
     def prove(self) -> None:
         """The CPU is always there."""

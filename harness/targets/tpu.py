@@ -135,6 +135,7 @@ class TorchTpu:
             # The path relative to it leads nowhere, and torch_tpu aborts the process where it cannot write.
             os.environ[_TIER_2] = "disabled"
         process.warm_up_dynamo()
+        process.prepare_forks()
 
     def prove(self) -> None:
         import torch
