@@ -55,7 +55,7 @@ COLUMNS: tuple[Column, ...] = tuple(
             "config",
             "string",
             "case.entry.config",
-            "path of the model's own config.json; empty for the class's defaults",
+            "path of the model's own config.json, empty for defaults",
         ),
         ("phase", "string", "case.phase", "what of the model was exercised: forward, generate or train"),
         ("mode", "string", "case.mode", "how the target executed the model"),
