@@ -68,7 +68,7 @@ def generate(model: nn.Module, inputs: dict[str, Any], teacher: Teacher) -> dict
         **getattr(model, _COMPILED_OPTIONS, {"disable_compile": True}),
     )
     result = {"sequences": returned} if isinstance(returned, torch.Tensor) else dict(returned)
-    if result.get("logits"):
+    if isinstance(result.get("logits"), tuple):
         # The library widens them to float32, which would judge a half type by float32's precision.
         result["logits"] = [step.to(model.dtype) for step in result["logits"]]
     return result

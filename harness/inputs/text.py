@@ -51,7 +51,7 @@ def text(request: Request) -> dict[str, Any]:
         _ended(request, result)  # such a class reads the one end token of each text, and makes the decoder's own
     elif encoder_decoder:
         result |= decoder(request)
-        if "decoder_text" in request.numbers and "labels" in request.names:
+        if "decoder_input_ids" in result and "decoder_text" in request.numbers and "labels" in request.names:
             result["labels"] = result["decoder_input_ids"].clone()  # without, what the decoder says stays inside
     return result
 

@@ -7,6 +7,7 @@ import transformers
 
 from harness.cases import Phase
 from harness.models.abilities import phases_of
+from model_lists import load_list
 
 FORWARD, GENERATE, TRAIN = Phase
 
@@ -38,3 +39,8 @@ FORWARD, GENERATE, TRAIN = Phase
 )
 def test_phases_are_what_the_class_can_do(name, phases):
     assert phases_of(getattr(transformers, name)) == phases
+
+
+def test_the_smoke_list_says_what_its_classes_can_do():
+    listed = {entry.model_class: entry.phases for entry in load_list("smoke")}
+    assert {name: phases_of(getattr(transformers, name)) for name in listed} == listed

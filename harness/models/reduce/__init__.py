@@ -45,7 +45,7 @@ def reduced_config(
         follow_merged(raw, small)
         scale_grids(raw, small)
         remap_tokens(raw, small)
-        return config_class.from_dict(overlaid(small, recipe.reduced))
+        return _begin_decoding(config_class.from_dict(overlaid(small, recipe.reduced)))
     except (TypeError, ValueError, KeyError, AttributeError, ZeroDivisionError, StrictDataclassError) as error:
         raise UnreducibleConfig(f"{config_class.__name__} refuses its reduced values: {_line(error)}") from error
 
@@ -67,7 +67,7 @@ def _with_facts(config_class: type[PreTrainedConfig], facts: dict[str, Any]) -> 
 
 def _begin_decoding(config: PreTrainedConfig) -> PreTrainedConfig:
     """Where nothing says how a decoder begins, it begins with padding, as the checkpoints of such classes say."""
-    if getattr(config, "is_encoder_decoder", False) and getattr(config, "decoder_start_token_id", 0) is None:
+    if getattr(config, "is_encoder_decoder", False) and getattr(config, "decoder_start_token_id", None) is None:
         begin = getattr(config, "bos_token_id", None)
         config.decoder_start_token_id = begin if begin is not None else getattr(config, "pad_token_id", None)
     return config
