@@ -17,7 +17,9 @@ from harness.models import registered
 
 def _start(*arguments: object) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "harness.cli", "coverage", *map(str, arguments)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    # A shell's background jobs, and so their children, have Ctrl-C ignored.
+    attended = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, preexec_fn=attended)
 
 
 def test_one_sweep_gives_both_shares_and_accounts_for_every_class_in_the_librarys_order(tmp_path):

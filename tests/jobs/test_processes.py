@@ -40,7 +40,7 @@ def outcome_of(server, name, limits=LIMITS, **payload):
 
 def gone(pid):
     """No live process of the group is left (a zombie that init has not reaped yet counts as gone)."""
-    until = time.monotonic() + 5
+    until = time.monotonic() + 60
     while time.monotonic() < until:
         members = []
         for entry in filter(str.isdigit, os.listdir("/proc")):

