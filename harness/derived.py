@@ -33,8 +33,7 @@ def derived_path(folder: Path) -> Path:
     root = Path(__file__).parent.parent
     digest = hashlib.sha256()
     for name in _SOURCES:
-        if (root / name).is_file():
-            digest.update((root / name).read_bytes())
+        digest.update((root / name).read_bytes())
     return folder / "lists" / f"transformers-{_version()}-{digest.hexdigest()[:8]}" / f"{DERIVED_LIST}.csv"
 
 

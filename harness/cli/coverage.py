@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import csv
-import fnmatch
 import math
 import os
 import re
 import statistics
 from collections import Counter
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
@@ -64,63 +63,47 @@ def coverage(
     from rich.console import Console
 
     from harness.models import registered
-    from harness.plan import PlanError, unknown
 
-    chosen = registered.pairs() if pairs else tuple(registered.base_pairs().values())
-    parts = [name for name in registered.model_types() if name not in registered.base_pairs()]
-    if only:
-        _check(only, [*registered.model_types(), *(pair.model_class for pair in chosen)], PlanError, unknown)
-        chosen = tuple(pair for pair in chosen if _matches(only, pair.model_type, pair.model_class))
-        parts = [name for name in parts if _matches(only, name)]
+    only = only or []
+    everything = registered.pairs() if pairs else tuple(registered.base_pairs().values())
+    survey.check(only, [*registered.model_types(), *(pair.model_class for pair in everything)])
+    chosen = tuple(pair for pair in everything if survey.asked(only, pair.model_type, pair.model_class))
+    parts = set(registered.model_types()) - set(registered.base_pairs())
+    parts = [name for name in registered.model_types() if name in parts and survey.asked(only, name)]
     console = Console()
     rows = [_of_part(name, registered.wholes().get(name, ())) for name in parts]
     for row in rows:
         _tell(row, console)
     measured: dict[Pair, dict[str, object]] = {}
-    try:
-        with closing(_measured(chosen, workers or options.cores(), console)) as ended:
-            for pair, row in ended:
-                measured[pair] = row
-    except KeyboardInterrupt:
-        console.print(f"stopped: {len(measured)} of {len(chosen)} were measured; this is what is known so far")
-        raise
-    finally:
-        rows += [measured[pair] for pair in chosen if pair in measured]
-        if out is not None:
-            _write(out, rows)
-        _show(rows, console, pairs)
+    with ExitStack() as files:
+        file = files.enter_context(survey.opened(out)) if out is not None else None
+        try:
+            with closing(_measured(chosen, workers or options.cores(), console)) as ended:
+                for pair, row in ended:
+                    measured[pair] = row
+        except KeyboardInterrupt:
+            console.print(f"stopped: {len(measured)} of {len(chosen)} were measured; this is what is known so far")
+            raise
+        finally:
+            rows += [measured[pair] for pair in chosen if pair in measured]
+            if file is not None:
+                _write(file, rows)
+            _show(rows, console, pairs)
     if not only:
         survey.keep("coverage", store, rows, {"pairs": pairs}, console)
 
 
-def _check(only: list[str], valid: list[str], error: type[Exception], unknown) -> None:
-    for word in only:
-        if not fnmatch.filter(valid, word):
-            raise error(unknown("model type", word, valid))
-
-
-def _matches(globs: list[str], *names: str) -> bool:
-    return any(fnmatch.fnmatchcase(name, glob) for name in names for glob in globs)
-
-
 def _measured(chosen: tuple[Pair, ...], workers: int, console: Console) -> Iterator[tuple[Pair, dict[str, object]]]:
     """A row for each of the chosen, shown as it ends."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
     from harness.jobs.reference_sweep import sweep
     from harness.models import registered
 
     entries = {registered.entry(pair): pair for pair in chosen}
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with (
-        Progress(*columns, console=console, disable=not console.is_terminal) as progress,
-        closing(sweep(entries, workers=workers)) as ended,
-    ):
-        task = progress.add_task("", total=len(chosen))
+    with survey.progress(len(chosen), console) as advance, closing(sweep(entries, workers=workers)) as ended:
         for number, swept in enumerate(ended, 1):
             pair = entries[swept.entry]
             row = _of_swept(swept, pair, registered.base_pairs().get(pair.model_type) == pair)
-            progress.update(task, advance=1, description=pair.model_type)
+            advance(pair.model_type)
             if row["state"] != COVERED or not console.is_terminal:
                 _tell(row, console, f"[{number}/{len(chosen)}] ")
             yield pair, row
@@ -172,11 +155,10 @@ def _of_part(model_type: str, wholes: tuple[str, ...]) -> dict[str, object]:
     return dict.fromkeys(_COLUMNS, None) | known
 
 
-def _write(path: Path, rows: list[dict[str, object]]) -> None:
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, _COLUMNS)
-        writer.writeheader()
-        writer.writerows(rows)
+def _write(file: TextIO, rows: list[dict[str, object]]) -> None:
+    writer = csv.DictWriter(file, _COLUMNS)
+    writer.writeheader()
+    writer.writerows(rows)
 
 
 def _show(rows: list[dict[str, object]], console: Console, pairs: bool) -> None:

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import fnmatch
 import os
 import statistics
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from harness.cli import options, survey
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from rich.console import Console
 
@@ -60,18 +59,19 @@ def liveness(
     if only and (words or lists or tier):
         raise PlanError("--only chooses of what is registered; give it alone, or words, --list and --tier")
     console = Console()
-    entries = _of_lists(words, lists, tier, console) if words or lists or tier else _registered(only or ())
+    entries = _of_lists(words, lists, tier, console) if words or lists or tier else _registered(only or [])
     measured: list[Measured] = []
     with contextlib.ExitStack() as closing:
-        file = csv.writer(closing.enter_context(_opened(out))) if out is not None else None
+        file = csv.writer(closing.enter_context(survey.opened(out))) if out is not None else None
         closing.callback(_show, measured, console)
         if file:
             file.writerow(_COLUMNS)
         try:
-            for one in _measured(entries, workers or options.cores(), console):
-                measured.append(one)
-                if file:
-                    file.writerows(_rows(one))
+            with contextlib.closing(_measured(entries, workers or options.cores(), console)) as ended:
+                for one in ended:
+                    measured.append(one)
+                    if file:
+                        file.writerows(_rows(one))
         except KeyboardInterrupt:
             console.print(f"stopped: {len(measured)} of {len(entries)} were measured; this is what is known so far")
             raise
@@ -82,22 +82,12 @@ def liveness(
         survey.keep("liveness", store, rows, {}, console)
 
 
-def _registered(only: Iterable[str]) -> tuple[Entry, ...]:
+def _registered(only: list[str]) -> tuple[Entry, ...]:
     from harness.models import registered
-    from harness.plan import PlanError, unknown
 
-    entries = tuple(registered.entry(pair) for pair in registered.base_pairs().values())
-    names = [name for entry in entries for name in (entry.model_type, entry.model_class)]
-    for glob in only:
-        if not fnmatch.filter(names, glob):
-            raise PlanError(unknown("model type", glob, names))
-    if not only:
-        return entries
-    return tuple(
-        entry
-        for entry in entries
-        if any(fnmatch.fnmatchcase(name, glob) for name in (entry.model_type, entry.model_class) for glob in only)
-    )
+    pairs = registered.base_pairs().values()
+    survey.check(only, [name for pair in pairs for name in (pair.model_type, pair.model_class)])
+    return tuple(registered.entry(pair) for pair in pairs if survey.asked(only, pair.model_type, pair.model_class))
 
 
 def _of_lists(
@@ -119,16 +109,13 @@ def _of_lists(
 
 def _measured(entries: tuple[Entry, ...], workers: int, console: Console) -> Iterator[Measured]:
     """What was measured of each entry, shown as it ends."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
     from harness.cli.style import plain
     from harness.jobs.liveness_sweep import sweep
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        task = progress.add_task("", total=len(entries))
-        for number, one in enumerate(sweep(entries, workers=min(workers, len(entries))), 1):
-            progress.update(task, advance=1, description=one.entry.model_type)
+    swept = sweep(entries, workers=min(workers, len(entries)))
+    with survey.progress(len(entries), console) as advance, contextlib.closing(swept) as ended:
+        for number, one in enumerate(ended, 1):
+            advance(one.entry.model_type)
             live = sum(tensor.reason is None for tensor in one.tensors)
             told = f"{live} of {len(one.tensors)} live" if one.tensors else f"{one.verdict} {_message(one)}"
             name = f"{one.entry.model_type}/{one.entry.model_class}"
@@ -138,16 +125,6 @@ def _measured(entries: tuple[Entry, ...], workers: int, console: Console) -> Ite
 
 def _message(one: Measured) -> str:
     return one.message.replace(f"{one.entry.id}: ", "")
-
-
-def _opened(path: Path) -> TextIO:
-    """A file to write rows to as they come. Raises PlanError where there can be none."""
-    from harness.plan import PlanError
-
-    try:
-        return path.open("w", newline="", encoding="utf-8", buffering=1)
-    except OSError as error:
-        raise PlanError(f"cannot write {path}: {error.strerror}") from error
 
 
 def _rows(one: Measured) -> Iterator[tuple[object, ...]]:

@@ -10,6 +10,7 @@ import torch
 from harness.inputs.request import Maker, Request
 
 CHOICES = 3
+"""How many there are to choose from."""
 
 
 def several(request: Request, make: Maker) -> dict[str, Any]:

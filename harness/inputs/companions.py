@@ -22,9 +22,8 @@ ACTIONS = 6
 """Steps that a robot plans ahead."""
 SPECIAL = 16
 """Ids at either end of a vocabulary that are left alone, since they may be special."""
-
-
 SPOKEN = 8
+"""Frames that a speaker has spoken already."""
 CODEBOOK_STRIDE = 8
 """Pixels that a codebook of patches shrinks a picture by (`FlavaImageCodebook` halves it three times)."""
 

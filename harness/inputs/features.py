@@ -30,13 +30,14 @@ def call(request: Request, method: str, *values: torch.Tensor) -> Any:
 
 def counts(request: Request, method: str, inputs: dict[str, Any], rows: int) -> list[int] | None:
     """Like `count`, for each of `rows` rows alone: padding is left out of some."""
-    whole = count(request, method, inputs)
+    owners = _owners(request, method)
+    whole = _made_of(request, owners, method, inputs)
     if whole is None or rows == 1:
         return None if whole is None else [whole]
     parts = [
         {name: value[row : row + 1] for name, value in inputs.items() if len(value) == rows} for row in range(rows)
     ]
-    single = [count(request, method, part) for part in parts]
+    single = [_made_of(request, owners, method, part) for part in parts]
     if sum(single) == whole:
         return single
     if whole % rows:
@@ -49,7 +50,10 @@ def count(request: Request, method: str, inputs: dict[str, Any]) -> int | None:
 
     Runs an untrained model of the same config on CPU: the number depends on sizes alone. Raises InputError.
     """
-    owners = _owners(request, method)
+    return _made_of(request, _owners(request, method), method, inputs)
+
+
+def _made_of(request: Request, owners: list[torch.nn.Module], method: str, inputs: dict[str, Any]) -> int | None:
     if not owners:
         return None
     with torch.random.fork_rng(devices=[]), torch.no_grad():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,42 +36,39 @@ class Measured:
 def sweep(entries: Iterable[Entry], *, seed: int = 0, workers: int = 1) -> Iterator[Measured]:
     """Each entry's tensors on inputs of the `padded` profile, as each ends. Raises ServerFailed."""
     job = "harness.jobs.liveness_sweep:run"
-    for entry, outcome, found in outcomes(job, entries, LIMITS, seed=seed, workers=workers, read=_tensors):
-        if (failed := verdict_of(outcome)) is not None:
-            verdict, message, _ = failed
-        else:
-            verdict, message = outcome.result["sick"] or (Verdict.PASS, "")
-        tensors = found if verdict == Verdict.PASS else ()
-        yield Measured(entry, Verdict(verdict), outcome.stage, message, outcome.cpu_seconds, tensors)
+    with closing(outcomes(job, entries, LIMITS, seed=seed, workers=workers, read=_tensors)) as ended:
+        for entry, outcome, found in ended:
+            if (failed := verdict_of(outcome)) is not None:
+                verdict, message, _ = failed
+            else:
+                verdict, message = outcome.result["sick"] or (Verdict.PASS, "")
+            tensors = found if verdict == Verdict.PASS else ()
+            yield Measured(entry, Verdict(verdict), outcome.stage, message, outcome.cpu_seconds, tensors)
 
 
 def run(payload: dict[str, Any], channel: Channel) -> None:
     """Build, feed and run a case on CPU, perturb its tensors, and write them to `payload["folder"]`."""
-    from harness import inputs, models
-    from harness.execution import liveness, reference
-    from harness.jobs.payload import case_of
+    from harness.execution import liveness
+    from harness.jobs import reference_job
     from harness.jobs.report import Report
 
     limit_memory()
-    report = Report(channel)
-    case, seed, folder = case_of(payload["case"]), payload["seed"], Path(payload["folder"])
+    report, folder = Report(channel), Path(payload["folder"])
     try:
-        report.enter(Stage.IMPORT)
-        models.model_class(case.entry)
-        report.enter(Stage.BUILD)
-        built = models.build(case.entry, Path(payload["checkpoint"]), seed)
-        model = models.load(case.entry, built.folder, case.dtype, "cpu")
-        report.enter(Stage.INPUTS)
-        made = inputs.make(case.entry, model.config, built.folder, case.profile, seed)
-        report.enter(Stage.REFERENCE)
-        truth = models.load_truth(case.entry, built.folder, case.dtype)
-        known, sick = reference.compute(model, truth, made, phase=case.phase, dtype=case.dtype, seed=seed)
-        if sick is None:
+        known = reference_job.compute(report, payload)
+        if known.sick is None:
             report.enter(Stage.RUN)
-            tensors = liveness.measure(model, truth, made, known, dtype=case.dtype, seed=seed)
+            tensors = liveness.measure(
+                known.model,
+                known.truth,
+                known.inputs,
+                known.reference,
+                dtype=known.case.dtype,
+                seed=payload["seed"],
+            )
             folder.mkdir()
             (folder / _FILE).write_text(json.dumps([dataclasses.astuple(tensor) for tensor in tensors]))
-        report.deliver(sick=[*sick] if sick else None)
+        report.deliver(sick=[*known.sick] if known.sick else None)
     except BaseException as error:  # noqa: BLE001 - the boundary of a process: an error is a result
         report.fail(error)
 

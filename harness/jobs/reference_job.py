@@ -3,49 +3,72 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from harness import inputs, models
-from harness.cases import Stage
+from harness.cases import Case, Stage, Verdict
 from harness.execution import reference
+from harness.execution.reference import Reference
 from harness.jobs.cache import INPUTS, META, REFERENCE, published, seals
 from harness.jobs.channel import Channel
 from harness.jobs.payload import case_of
 from harness.jobs.report import Report
 from harness.jobs.twins import structure
+from harness.models import Built
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """A case's reference and all it was computed from; `sick` is why it is not fit to judge by, None where it is."""
+
+    case: Case
+    built: Built
+    model: nn.Module
+    truth: nn.Module
+    inputs: dict[str, Any]
+    reference: Reference
+    sick: tuple[Verdict, str] | None
+
+
+def compute(report: Report, payload: dict[str, Any]) -> Computed:
+    """Build, feed and run the payload's case on CPU, announcing each stage. Raises what a model raises."""
+    case, seed = case_of(payload["case"]), payload["seed"]
+    report.enter(Stage.IMPORT)
+    models.model_class(case.entry)
+    report.enter(Stage.BUILD)
+    built = models.build(case.entry, Path(payload["checkpoint"]), seed)
+    model = models.load(case.entry, built.folder, case.dtype, "cpu")
+    report.enter(Stage.INPUTS)
+    made = inputs.make(case.entry, model.config, built.folder, case.profile, seed, case.phase)
+    report.enter(Stage.REFERENCE)
+    truth = models.load_truth(case.entry, built.folder, case.dtype)
+    known, sick = reference.compute(model, truth, made, phase=case.phase, dtype=case.dtype, seed=seed)
+    return Computed(case, built, model, truth, made, known, sick)
 
 
 def run(payload: dict[str, Any], channel: Channel) -> None:
-    """Build, feed and run a case on CPU, and publish the reference folder `payload["folder"]`."""
+    """Compute a case's reference, and publish the folder `payload["folder"]`."""
     report = Report(channel)
-    case, seed = case_of(payload["case"]), payload["seed"]
     try:
-        report.enter(Stage.IMPORT)
-        models.model_class(case.entry)
-        report.enter(Stage.BUILD)
-        built = models.build(case.entry, Path(payload["checkpoint"]), seed)
-        model = models.load(case.entry, built.folder, case.dtype, "cpu")
-        report.enter(Stage.INPUTS)
-        made = inputs.make(case.entry, model.config, built.folder, case.profile, seed, case.phase)
-        digest = inputs.digest(made)
-        report.enter(Stage.REFERENCE)
-        truth = models.load_truth(case.entry, built.folder, case.dtype)
-        computed, sick = reference.compute(model, truth, made, phase=case.phase, dtype=case.dtype, seed=seed)
+        computed = compute(report, payload)
+        built, digest = computed.built, inputs.digest(computed.inputs)
         meta = {
             "checkpoint": str(built.folder),
             "evidence": built.evidence,
             "parameters": built.parameters,
             "weights_sha256": built.weights_sha256,
             "inputs_sha256": digest,
-            "structure_sha256": structure(case.entry.model_class, built.folder, built.weights_sha256, digest),
-            "sick": [sick[0], sick[1]] if sick else None,
+            "structure_sha256": structure(computed.case.entry.model_class, built.folder, built.weights_sha256, digest),
+            "sick": [*computed.sick] if computed.sick else None,
         }
         with published(Path(payload["folder"])) as folder:
-            torch.save(made, folder / INPUTS)
-            computed.save(folder / REFERENCE)
+            torch.save(computed.inputs, folder / INPUTS)
+            computed.reference.save(folder / REFERENCE)
             sealed = seals([folder / INPUTS, folder / REFERENCE], built.folder)
             (folder / META).write_text(json.dumps(meta | {"seals": sealed}))
         report.deliver(meta=meta)

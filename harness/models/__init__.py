@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 PARAMETER_LIMIT = 30_000_000
 """Most parameters a synthetic model may have: keeps a model's job near a second on one core."""
-
-
 LARGE = 1000
 """No reduced size is larger."""
 
@@ -147,12 +145,12 @@ def _synthetic(entry: Entry, seed: int) -> PreTrainedModel:
         config_class = _config_class(entry)
         with _quiet():
             own = given.given_config(Path(entry.config), entry.model_type) if entry.config else None
-        config = reduced_config(config_class, recipe, own)
         cls = model_class(entry)
+        config = _headed(cls, _part_for(cls, reduced_config(config_class, recipe, own)))
         with _quiet():
             if own is not None:
-                _check_size(entry, cls, _headed(cls, _part_for(cls, config)))
-            model = _instantiate(cls, _headed(cls, _part_for(cls, config)))
+                _check_size(entry, cls, config)
+            model = _instantiate(cls, config)
     except given.BadConfig as error:
         raise BuildError(f"{entry.id}: {error}") from error
     except (UnreducibleConfig, ListError) as error:

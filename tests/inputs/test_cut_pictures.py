@@ -35,12 +35,7 @@ FORMS = [
 """A type for each form, by argument or by recipe."""
 
 
-@pytest.fixture(autouse=True)
-def _one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def entry_of(model_type: str):

@@ -45,10 +45,17 @@ def test_it_is_derived_once(cache, monkeypatch):
 
 
 def test_a_library_that_cannot_be_read_is_one_line(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "executable", "/bin/false")
-    with pytest.raises(ListError, match="cannot be derived"):
-        derived.derived_list(tmp_path)
-    assert not derived.derived_path(tmp_path).exists()
+    (tmp_path / "transformers.py").write_text("raise ImportError('half installed')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with pytest.raises(ListError, match="cannot be derived: ImportError: half installed"):
+        derived.derived_list(tmp_path / "cache")
+    assert not derived.derived_path(tmp_path / "cache").exists()
+
+
+def test_a_cache_that_cannot_be_written_is_one_line(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ListError, match="cannot be written"):
+        derived.derived_list(tmp_path / "file")
 
 
 @pytest.mark.parametrize(

@@ -16,12 +16,7 @@ def entry(model_type: str):
     return registered.entry(registered.base_pairs()[model_type])
 
 
-@pytest.fixture(autouse=True)
-def _one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def test_codebooks_are_drawn_and_activations_stay_bounded(tmp_path):

@@ -383,7 +383,9 @@ def test_structure_is_kept(model_type):
     except ImportError as error:
         pytest.skip(_line(error))
     except (UnreducibleConfig, StrictDataclassError, ValueError) as error:
-        pytest.xfail(_line(error))  # zoo coverage reports it; there is no small config to compare
+        if model_type in registered.base_pairs():
+            raise
+        pytest.xfail(_line(error))  # no auto mapping names a class for it, so nothing is built from it
     broken = [
         f"{change.path}{complaint} ({holds.__name__})"
         for change in changes(original, small, recipe.reduced)
