@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from harness.cases import Stage
+from harness.jobs import zygote
 from harness.jobs.channel import Channel, ChannelClosed, Garbage
-from harness.jobs.zygote import STACK_SIGNAL
 
 LOG_HEAD_BYTES, LOG_TAIL_BYTES = 8 * 1024, 16 * 1024
 """How much of a process's output is kept as evidence: a fatal message comes before the stacks it causes."""
@@ -107,9 +107,7 @@ class Child:
 
     def kill(self) -> None:
         """Kill the whole process group."""
-        for send in (os.killpg, os.kill):
-            with contextlib.suppress(ProcessLookupError):
-                send(self.pid, signal.SIGKILL)
+        zygote.kill(self.pid)
 
     def close(self) -> None:
         """Release descriptors."""
@@ -229,7 +227,7 @@ def supervise(server: Server, child: Child, limits: Limits, first: Stage, on_sta
             if not ready:
                 outcome.overdue = limits.of(outcome.stage)
                 with contextlib.suppress(ProcessLookupError):
-                    os.kill(child.pid, STACK_SIGNAL)
+                    os.kill(child.pid, zygote.STACK_SIGNAL)
                 notice = server.ended(child, STACK_SECONDS)
                 break
             if child.channel not in ready:  # a death notice; what the child sent before it is read first

@@ -69,21 +69,27 @@ def serve(channel: Channel, *, hello: dict[str, Any] | None = None) -> None:
                             channel.send({"ended": pid, "status": status, "cpu_seconds": cpu, "peak_bytes": peak})
                     else:
                         request, fds = channel.receive(fds=2)
-                        pid = os.fork()
+                        parent, pid = os.getpid(), os.fork()
                         if pid == 0:
                             selector.close()
                             os.close(wake_reader)
                             os.close(wake_writer)
                             channel.close()
-                            _be_child(request, *fds)
+                            _be_child(request, parent, *fds)
                         children.add(pid)
                         for fd in fds:
                             os.close(fd)
                         channel.send({"forked": pid})
         except (ChannelClosed, Garbage):
             for pid in children:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(pid, signal.SIGKILL)
+                kill(pid)
+
+
+def kill(pid: int) -> None:
+    """Kill a child with its process group, and by itself where it was forked so lately that it leads none yet."""
+    for send in (os.killpg, os.kill):
+        with contextlib.suppress(ProcessLookupError):
+            send(pid, signal.SIGKILL)
 
 
 def _ended() -> Iterator[tuple[int, int, resource.struct_rusage]]:
@@ -93,12 +99,12 @@ def _ended() -> Iterator[tuple[int, int, resource.struct_rusage]]:
             yield ended
 
 
-def _be_child(request: dict[str, Any], channel_fd: int, log_fd: int) -> None:
+def _be_child(request: dict[str, Any], parent: int, channel_fd: int, log_fd: int) -> None:
     """Become a child: own process group, own log, dies with its zygote; runs the call and exits."""
     code = 70  # EX_SOFTWARE
     try:
         os.setsid()
-        die_with_parent()
+        die_with_parent(parent)
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
@@ -121,10 +127,15 @@ def _be_child(request: dict[str, Any], channel_fd: int, log_fd: int) -> None:
         os._exit(code)
 
 
-def die_with_parent() -> None:
-    """Ask the kernel to kill this process when its parent ends, however it ends (Linux)."""
+def die_with_parent(parent: int | None = None) -> None:
+    """Ask the kernel to kill this process when its parent ends, however it ends (Linux).
+
+    `parent` is the pid of the one that forked it: where that has ended already, this process ends now.
+    """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if parent is not None and os.getppid() != parent:
+        os._exit(0)
 
 
 def main() -> None:
@@ -160,12 +171,12 @@ def _listen(listener: socket.socket, greeting: dict[str, Any]) -> None:
             if listener.fileno() in ready:
                 owner, _ = listener.accept()
                 owner.setblocking(True)
-                pid = os.fork()
+                parent, pid = os.getpid(), os.fork()
                 if pid == 0:
                     selector.close()
                     for fd in (listener.fileno(), wake_reader, wake_writer):
                         os.close(fd)
-                    die_with_parent()
+                    die_with_parent(parent)
                     _serve_owner(Channel(owner), greeting)
                 branches.add(pid)
                 owner.close()

@@ -158,6 +158,21 @@ def test_a_child_may_serve_and_dies_with_its_server(server):
     assert gone(sleeper.pid)
 
 
+@pytest.mark.parametrize("ending", ["left by its owner", "killed"])
+def test_a_server_takes_along_even_what_it_has_only_just_forked(tmp_path, ending):
+    """A child that leads no group yet, and has not yet asked to die with its parent, is the one to be left behind."""
+    for number in range(10):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        server = launched("hostile:nothing", folder)
+        server.ready()
+        child = server.fork("hostile:hangs", {})
+        if ending == "killed":
+            server.process.kill()
+        server.close()
+        assert gone(child.pid), number
+
+
 @pytest.mark.parametrize(
     ("preload", "kind", "text"),
     [("hostile:refuses", "ImportError", "cannot preload x"), ("hostile:dies_at_start", "", "ended while starting")],
