@@ -42,6 +42,9 @@
     document.querySelectorAll("[data-m]").forEach((item) => {
       item.hidden = (Boolean(m) && item.dataset.m !== m) || (Boolean(p) && Boolean(item.dataset.p) && item.dataset.p !== p);
     });
+    document.querySelectorAll(".family th").forEach((family) => {
+      family.colSpan = family.closest("table").querySelectorAll("thead th:not([hidden])").length;
+    });
     document.querySelectorAll("[data-filter]").forEach((chip) => chip.classList.toggle("chosen", chip.dataset.filter === v));
     const words = q.toLowerCase().split(/\s+/).filter(Boolean);
     let shown = 0;
