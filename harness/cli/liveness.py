@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import dataclasses
 import os
 import statistics
 from collections import Counter
@@ -15,7 +16,7 @@ import typer
 from harness.cli import options, survey
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from rich.console import Console
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from harness.jobs.liveness_sweep import Measured
 
 LIVE = "live"
-_COLUMNS = ("model_type", "model_class", "tensor", "shape", "state", "of_allowance", "verdict", "message")
+_COLUMNS = ("model_type", "model_class", "tensor", "shape", "state", "of_allowance", "seen_in", "verdict", "message")
 
 
 def liveness(
@@ -47,7 +48,8 @@ def liveness(
     """Perturb every parameter tensor by 1 % on CPU and count those whose change the judge would fail.
 
     Takes one class of every registered model type, whose result is kept in the results store, or the entries of
-    lists that words, --list or --tier name.
+    lists that words, --list or --tier name. What no forward pass shows is sought in the class's other phases and,
+    of a registered type, in its other classes.
     """
     os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"  # before torch: a sweep on CPU needs no backend
     os.environ["HF_HUB_OFFLINE"] = "1"
@@ -59,25 +61,31 @@ def liveness(
     if only and (words or lists or tier):
         raise PlanError("--only chooses of what is registered; give it alone, or words, --list and --tier")
     console = Console()
-    entries = _of_lists(words, lists, tier, console) if words or lists or tier else _registered(only or [])
+    listed, workers = bool(words or lists or tier), workers or options.cores()
+    entries = _of_lists(words, lists, tier, console) if listed else _registered(only or [])
     measured: list[Measured] = []
     with contextlib.ExitStack() as closing:
-        file = csv.writer(closing.enter_context(survey.opened(out))) if out is not None else None
+        file = closing.enter_context(survey.opened(out)) if out is not None else None
         closing.callback(_show, measured, console)
         if file:
-            file.writerow(_COLUMNS)
+            csv.writer(file).writerow(_COLUMNS)
         try:
-            with contextlib.closing(_measured(entries, workers or options.cores(), console)) as ended:
+            with contextlib.closing(_measured(entries, workers, console)) as ended:
                 for one in ended:
                     measured.append(one)
                     if file:
-                        file.writerows(_rows(one))
+                        csv.writer(file).writerows(_rows(one))
+            _seek(measured, _itself if listed else _classes, workers, console)
         except KeyboardInterrupt:
             console.print(f"stopped: {len(measured)} of {len(entries)} were measured; this is what is known so far")
             raise
+        if file:
+            file.seek(0)
+            file.truncate()
+            csv.writer(file).writerows([_COLUMNS, *(row for one in measured for row in _rows(one))])
     if not any(one.tensors for one in measured):
         raise typer.Exit(EXIT_NOTHING)
-    if not (only or words or lists or tier):
+    if not (only or listed):
         rows = [dict(zip(_COLUMNS, row, strict=True)) for one in measured for row in _rows(one)]
         survey.keep("liveness", store, rows, {}, console)
 
@@ -123,6 +131,62 @@ def _measured(entries: tuple[Entry, ...], workers: int, console: Console) -> Ite
             yield one
 
 
+def _seek(measured: list[Measured], others: Callable[[Entry], Iterable[Entry]], workers: int, console: Console) -> None:
+    """Look for the dead tensors in every phase of `others`, the entries of the same type, and mark what is live."""
+    from harness.cases import Phase
+    from harness.cli.style import plain
+    from harness.jobs.liveness_sweep import seek
+
+    for phase in Phase:
+        places = {
+            entry: at
+            for at, one in enumerate(measured)
+            if _sought(one)
+            for entry in others(one.entry)
+            if (entry, phase) != (one.entry, Phase.FORWARD)
+        }
+        names = {entry: _sought(measured[at]) for entry, at in places.items()}
+        with (
+            survey.progress(len(places), console) as advance,
+            contextlib.closing(seek(names, phase, workers=min(workers, len(places) or 1))) as ended,
+        ):
+            for sought in ended:
+                entry, at = sought.entry, places[sought.entry]
+                advance(entry.model_type)
+                place = f"{entry.model_class} {phase}"
+                measured[at] = _marked(measured[at], sought.live, place)
+                if sought.live or sought.message:
+                    told = sought.message or f"{len(sought.live)} of {len(names[entry])} dead tensors are live here"
+                    console.print(plain(f"{entry.model_type}: {place}: {told}"), soft_wrap=True)
+
+
+def _sought(one: Measured) -> list[str]:
+    """The dead tensors that another phase or class may show; what cancels here cancels there."""
+    from harness.execution.liveness import Reason
+
+    return [tensor.name for tensor in one.tensors if tensor.reason not in (None, Reason.CANCELLED)]
+
+
+def _marked(one: Measured, live: Iterable[str], place: str) -> Measured:
+    found = set(live)
+    tensors = (
+        dataclasses.replace(tensor, reason=None, seen_in=place) if tensor.reason and tensor.name in found else tensor
+        for tensor in one.tensors
+    )
+    return dataclasses.replace(one, tensors=tuple(tensors))
+
+
+def _itself(entry: Entry) -> tuple[Entry, ...]:
+    return (entry,)
+
+
+def _classes(entry: Entry) -> tuple[Entry, ...]:
+    """Every class of a registered type."""
+    from harness.models import registered
+
+    return tuple(registered.entry(pair) for pair in registered.pairs() if pair.model_type == entry.model_type)
+
+
 def _message(one: Measured) -> str:
     return one.message.replace(f"{one.entry.id}: ", "")
 
@@ -132,9 +196,9 @@ def _rows(one: Measured) -> Iterator[tuple[object, ...]]:
     model, why = (one.entry.model_type, one.entry.model_class), (one.verdict, _message(one))
     for tensor in one.tensors:
         shape = "x".join(map(str, tensor.shape))
-        yield *model, tensor.name, shape, tensor.reason or LIVE, tensor.used, *why
+        yield *model, tensor.name, shape, tensor.reason or LIVE, tensor.used, tensor.seen_in or None, *why
     if not one.tensors:
-        yield *model, None, None, None, None, *why
+        yield *model, None, None, None, None, None, *why
 
 
 def _show(measured: list[Measured], console: Console) -> None:
@@ -148,7 +212,8 @@ def _show(measured: list[Measured], console: Console) -> None:
     def line(text: str) -> None:
         console.print(plain(text), soft_wrap=True)  # names are to be found by grep, so never cut
 
-    line(f"{LIVE}: {counts[None]}")
+    elsewhere = sum(bool(tensor.seen_in) for tensor in tensors)
+    line(f"{LIVE}: {counts[None]}" + (f", {elsewhere} of them in another phase or class" if elsewhere else ""))
     for reason in Reason:
         if not counts[reason]:
             continue

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import re
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -16,9 +17,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from harness.cases import Dtype, Phase, Verdict
 from harness.execution import reference
 from harness.execution.double import Double
+from harness.execution.generation import Teacher
 from harness.execution.reference import Reference
+from harness.execution.training import STEPPED
 from harness.inputs import cast
 from harness.models.weights import generator
+from harness.numerics.budget import GRADIENT
 from harness.numerics.judge import Judgement, Leaves, judge
 
 PERTURBATION = 0.01
@@ -50,12 +54,14 @@ does not use here is not measured, and so is not presumed."""
 @dataclass(frozen=True, slots=True)
 class Tensor:
     """One parameter tensor. `reason` is None where it is live; `used` is the largest share of a leaf's allowance
-    that its perturbation used, None where nothing moved or where the judge saw something else than numbers."""
+    that its perturbation used, None where nothing moved or where the judge saw something else than numbers.
+    `seen_in` names the class and phase of the same model type that show it where the forward pass does not."""
 
     name: str
     shape: tuple[int, ...]
     reason: Reason | None
     used: float | None
+    seen_in: str = ""
 
 
 def measure(
@@ -69,40 +75,90 @@ def measure(
     its sign is flipped, which tells what only decides (a choice of experts, a nearest code) from what has no effect.
     """
     given = cast(inputs, dtype)
-    exact_inputs = cast(given, "float64")
+    run = _Run(Phase.FORWARD, given, known, seed)
+    exact_run = _Run(Phase.FORWARD, cast(given, "float64"), known, seed)
     exact = dict(truth.named_parameters())
-    read = _read(model, given, seed)
+    read = _read(model, run)
     result = []
     for name, parameter in model.named_parameters():
-        judged = _judged(known.truth, known.cpu, _perturbed(model, parameter, name, given, seed))
+        judged = run.judged(model, parameter, name)
         ratio = judged.worst.ratio if judged and judged.worst else None
         reason = None
-        if judged is None or judged.verdict is Verdict.PASS:
+        if not _fails(judged):
             reason = _unread(name, read)
             if reason is None:
-                reason = _read_in_vain(truth, exact[name], name, exact_inputs, known.truth, seed)
+                reason = _read_in_vain(truth, exact[name], name, exact_run)
         result.append(Tensor(name, tuple(parameter.shape), reason, ratio))
     return result
 
 
-def _perturbed(model: nn.Module, parameter: nn.Parameter, name: str, inputs: dict[str, Any], seed: int) -> Leaves:
-    """Output leaves of the model with one of its tensors perturbed."""
-    signs = torch.randint(0, 2, parameter.shape, generator=generator(seed, f"perturbation of {name}")) * 2 - 1
-    return _multiplied(model, parameter, 1 + PERTURBATION * signs.to(parameter.dtype), inputs, seed)
+def live(
+    model: nn.Module,
+    inputs: dict[str, Any],
+    known: Reference,
+    among: Iterable[str],
+    *,
+    phase: Phase,
+    dtype: Dtype,
+    seed: int,
+) -> list[str]:
+    """Those `among` the names of a type's base model that are live in `phase` of `model`, a class of that type.
+
+    Other arguments as of `reference.compute`, and `known` is what that returned. A name that this class has no
+    parameter of is not live in it. What a step of training makes of the perturbed tensor itself does not count.
+    """
+    run = _Run(phase, cast(inputs, dtype), known, seed)
+    parameters = dict(model.named_parameters())
+    if phase is Phase.TRAIN:  # the step itself reads all
+        reached = {name for name in parameters if GRADIENT + name in known.cpu}
+    else:
+        reached = {name for name, read in _read(model, run).items() if read}
+    found = []
+    for name in among:
+        own = next((x for x in (f"{model.base_model_prefix}.{name}", name) if x in reached), None)
+        if own is not None and _fails(run.judged(model, parameters[own], own)):
+            found.append(name)
+    return found
 
 
-def _multiplied(
-    model: nn.Module, parameter: nn.Parameter, factor: torch.Tensor | float, inputs: dict[str, Any], seed: int
-) -> Leaves:
-    """Output leaves of the model with one of its tensors multiplied by `factor`, and put back."""
-    kept = parameter.detach().clone()
-    with torch.no_grad():
-        parameter.mul_(factor)
-    try:
-        return reference.run(model, inputs, Phase.FORWARD, seed)
-    finally:
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A phase with its inputs, at the precision of the model that it will be of, and its reference."""
+
+    phase: Phase
+    inputs: dict[str, Any]
+    known: Reference
+    seed: int
+
+    def judged(self, model: nn.Module, parameter: nn.Parameter, name: str) -> Judgement | None:
+        """The judgement on the outputs of `model` with one of its tensors perturbed; None where nothing moved."""
+        return _judged(self.known.truth, self.known.cpu, self.perturbed(model, parameter, name))
+
+    def perturbed(self, model: nn.Module, parameter: nn.Parameter, name: str) -> Leaves:
+        """Output leaves with one tensor perturbed; in training without that tensor after the step."""
+        signs = torch.randint(0, 2, parameter.shape, generator=generator(self.seed, f"perturbation of {name}")) * 2 - 1
+        leaves = self.multiplied(model, parameter, 1 + PERTURBATION * signs.to(parameter.dtype))
+        stepped = STEPPED + name
+        return leaves | {stepped: self.known.cpu[stepped]} if stepped in leaves else leaves
+
+    def multiplied(self, model: nn.Module, parameter: nn.Parameter, factor: torch.Tensor | float) -> Leaves:
+        """Output leaves with one tensor multiplied by `factor`, and put back."""
+        kept = parameter.detach().clone()
         with torch.no_grad():
-            parameter.copy_(kept)
+            parameter.mul_(factor)
+        try:
+            return self.leaves(model)
+        finally:
+            with torch.no_grad():
+                parameter.copy_(kept)
+
+    def leaves(self, model: nn.Module) -> Leaves:
+        """Output leaves of the model as it is."""
+        return reference.run(model, self.inputs, self.phase, self.seed, Teacher(self.known.tokens))
+
+
+def _fails(judged: Judgement | None) -> bool:
+    return judged is not None and judged.verdict is not Verdict.PASS
 
 
 def _judged(truth: Leaves, cpu: Leaves, moved: Leaves) -> Judgement | None:
@@ -113,14 +169,13 @@ def _judged(truth: Leaves, cpu: Leaves, moved: Leaves) -> Judgement | None:
     return judge(*({path: leaves[path] for path in differ} for leaves in (truth, cpu, moved))) if differ else None
 
 
-def _read_in_vain(
-    truth: nn.Module, parameter: nn.Parameter, name: str, inputs: dict[str, Any], known: Leaves, seed: int
-) -> Reason:
+def _read_in_vain(truth: nn.Module, parameter: nn.Parameter, name: str, run: _Run) -> Reason:
     """Why a tensor that is read is dead, from what it does to the float64 truth."""
+    known = run.known.truth
     with Double():
-        judged = _judged(known, known, _perturbed(truth, parameter, name, inputs, seed))
+        judged = _judged(known, known, run.perturbed(truth, parameter, name))
         if judged is None:
-            flipped = _judged(known, known, _multiplied(truth, parameter, -1.0, inputs, seed))
+            flipped = _judged(known, known, run.multiplied(truth, parameter, -1.0))
             return Reason.DROPPED if flipped is None else Reason.CHOOSES
     ratio = judged.worst.ratio if judged.worst else None
     return Reason.CANCELLED if ratio is not None and ratio < ROUNDING_RATIO else Reason.BELOW
@@ -136,10 +191,10 @@ def _unread(name: str, read: dict[str, bool]) -> Reason | None:
     return Reason.UNROUTED if routed else Reason.UNUSED
 
 
-def _read(model: nn.Module, inputs: dict[str, Any], seed: int) -> dict[str, bool]:
-    """Did some operation of the forward pass compute a non-empty result from a tensor's memory? By name."""
+def _read(model: nn.Module, run: _Run) -> dict[str, bool]:
+    """Did some operation of a run compute a non-empty result from a tensor's memory? By name."""
     with _Reads(dict(model.named_parameters())) as reads:
-        reference.run(model, inputs, Phase.FORWARD, seed)
+        run.leaves(model)
     return reads.found
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.cases import Entry, Stage, Verdict
+from harness.cases import Entry, Phase, Stage, Verdict
 from harness.jobs.channel import Channel
+from harness.jobs.payload import case_of
 from harness.jobs.supervisor import Limits
 from harness.jobs.sweep import limit_memory, outcomes, verdict_of
 
@@ -33,6 +34,17 @@ class Measured:
     tensors: tuple[Tensor, ...] = ()
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Sought:
+    """Which of the tensors that were sought in a phase of an entry are live there; where its verdict is not PASS,
+    none is known to be, and `message` says why. A phase that the entry's class does not have shows none either."""
+
+    entry: Entry
+    verdict: Verdict
+    message: str
+    live: tuple[str, ...]
+
+
 def sweep(entries: Iterable[Entry], *, seed: int = 0, workers: int = 1) -> Iterator[Measured]:
     """Each entry's tensors on inputs of the `padded` profile, as each ends. Raises ServerFailed."""
     job = "harness.jobs.liveness_sweep:run"
@@ -44,6 +56,22 @@ def sweep(entries: Iterable[Entry], *, seed: int = 0, workers: int = 1) -> Itera
                 verdict, message = outcome.result["sick"] or (Verdict.PASS, "")
             tensors = found if verdict == Verdict.PASS else ()
             yield Measured(entry, Verdict(verdict), outcome.stage, message, outcome.cpu_seconds, tensors)
+
+
+def seek(names: Mapping[Entry, Sequence[str]], phase: Phase, *, seed: int = 0, workers: int = 1) -> Iterator[Sought]:
+    """Which of a base model's tensors, by name, are live in a phase of each entry, as it ends. Raises ServerFailed."""
+    job = "harness.jobs.liveness_sweep:run_seeking"
+
+    def among(entry: Entry) -> dict[str, Any]:
+        return {"among": [*names[entry]]}
+
+    with closing(outcomes(job, names, LIMITS, phase=phase, seed=seed, workers=workers, more=among)) as ended:
+        for entry, outcome, _ in ended:
+            if (failed := verdict_of(outcome)) is not None:
+                yield Sought(entry, *failed[:2], ())
+            else:
+                verdict, message = outcome.result["sick"] or (Verdict.PASS, "")
+                yield Sought(entry, Verdict(verdict), message, tuple(outcome.result["live"]))
 
 
 def run(payload: dict[str, Any], channel: Channel) -> None:
@@ -73,10 +101,42 @@ def run(payload: dict[str, Any], channel: Channel) -> None:
         report.fail(error)
 
 
+def run_seeking(payload: dict[str, Any], channel: Channel) -> None:
+    """Perturb the tensors `payload["among"]` in a case whose class has its phase, and deliver those that are live."""
+    from harness import models
+    from harness.execution import liveness
+    from harness.jobs import reference_job
+    from harness.jobs.report import Report
+    from harness.models.abilities import phases_of
+
+    limit_memory()
+    report, case = Report(channel), case_of(payload["case"])
+    try:
+        if case.phase not in phases_of(models.model_class(case.entry)):
+            report.deliver(sick=None, live=[])
+            return
+        known = reference_job.compute(report, payload)
+        live: list[str] = []
+        if known.sick is None:
+            report.enter(Stage.RUN)
+            live = liveness.live(
+                known.model,
+                known.inputs,
+                known.reference,
+                payload["among"],
+                phase=case.phase,
+                dtype=case.dtype,
+                seed=payload["seed"],
+            )
+        report.deliver(sick=[*known.sick] if known.sick else None, live=live)
+    except BaseException as error:  # noqa: BLE001 - the boundary of a process: an error is a result
+        report.fail(error)
+
+
 def _tensors(folder: Path) -> tuple[Tensor, ...]:
     from harness.execution.liveness import Reason, Tensor
 
     rows = json.loads((folder / _FILE).read_text())
     return tuple(
-        Tensor(name, tuple(shape), Reason(reason) if reason else None, used) for name, shape, reason, used in rows
+        Tensor(name, tuple(shape), Reason(reason) if reason else None, *rest) for name, shape, reason, *rest in rows
     )

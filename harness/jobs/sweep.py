@@ -21,6 +21,7 @@ MEMORY_BYTES = 6 * 2**30
 """Address space of a process; libraries alone map about two of it."""
 
 Read = Callable[[Path], Any]
+More = Callable[[Entry], dict[str, Any]]
 
 
 def limit_memory() -> None:
@@ -38,15 +39,16 @@ def outcomes(
     seed: int = 0,
     workers: int = 1,
     read: Read = lambda folder: None,
+    more: More = lambda entry: {},
 ) -> Iterator[tuple[Entry, Outcome, Any]]:
     """How `job` (`module:function`) ended for each entry, as each ends, and what `read` found in its folder.
 
     Processes are forked from the reference server, `workers` of them side by side. The payload holds `case`
-    (`phase`, float32), `seed`, and the paths `checkpoint` and `folder`, gone afterwards; a folder that a job has
-    not made is not read. Whoever stops early, by closing the iterator or by an exception, leaves no process
-    behind. Raises ServerFailed.
+    (`phase`, float32), `seed`, the paths `checkpoint` and `folder`, gone afterwards, and what `more` says of an
+    entry; a folder that a job has not made is not read. Whoever stops early, by closing the iterator or by an
+    exception, leaves no process behind. Raises ServerFailed.
     """
-    with _Sweeper(job, limits, phase, profile, seed, read) as sweeper, ThreadPoolExecutor(workers) as pool:
+    with _Sweeper(job, limits, phase, profile, seed, read, more) as sweeper, ThreadPoolExecutor(workers) as pool:
         futures = [pool.submit(sweeper.ended, entry) for entry in entries]
         try:
             for future in as_completed(futures):
@@ -69,8 +71,10 @@ def verdict_of(outcome: Outcome) -> tuple[Verdict, str, str] | None:
 class _Sweeper:
     """Runs entries for several threads, each on a branch of one reference server."""
 
-    def __init__(self, job: str, limits: Limits, phase: Phase, profile: Profile, seed: int, read: Read) -> None:
-        self._job, self._limits, self._seed, self._read = job, limits, seed, read
+    def __init__(
+        self, job: str, limits: Limits, phase: Phase, profile: Profile, seed: int, read: Read, more: More
+    ) -> None:
+        self._job, self._limits, self._seed, self._read, self._more = job, limits, seed, read, more
         self._phase, self._profile = phase, profile
         self._folder = tempfile.TemporaryDirectory(prefix="zoo-")
         self._idle: SimpleQueue[Server] = SimpleQueue()
@@ -98,7 +102,8 @@ class _Sweeper:
         case = Case(entry, self._phase, Mode.EAGER, Dtype.FLOAT32, self._profile)
         with tempfile.TemporaryDirectory(prefix="zoo-sweep-") as place:
             checkpoint, folder = Path(place) / "checkpoint", Path(place) / "result"
-            payload = {"case": of_case(case), "seed": self._seed, "checkpoint": str(checkpoint), "folder": str(folder)}
+            paths = {"checkpoint": str(checkpoint), "folder": str(folder)}
+            payload = {"case": of_case(case), "seed": self._seed, **paths, **self._more(entry)}
             try:
                 outcome = self._run(payload)
             except ServerFailed:  # it died since its last entry, which says nothing about this one

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from torch import nn
 
 from harness.cases import Dtype, Phase
 from harness.execution import reference
-from harness.execution.liveness import PERTURBATION, Reason, measure
+from harness.execution.liveness import PERTURBATION, Reason, live, measure
 
 
 class Block(nn.Module):
@@ -123,3 +124,49 @@ def test_a_choice_that_flips_is_seen_and_one_that_does_not_is_not(block):
     near, far = (measured(Chooses(gap), x=x)[0]["book"] for gap, x in cases)
     assert near.reason is None
     assert far.reason is Reason.CHOOSES
+
+
+class WithHead(nn.Module):
+    """Another class of the type that Block is the base of: what it reads of the base, and a loss for it."""
+
+    base_model_prefix = "base"
+
+    def __init__(self, base: Block) -> None:
+        super().__init__()
+        self.base = base
+
+    def forward(self, x, labels):
+        inner = self.base(x)["out"]
+        out = self.base.head_of_another_class(inner) if self.training else inner[:, :2]
+        return SimpleNamespace(loss=(out - labels).square().mean())
+
+
+def sought(model, phase, names, **inputs):
+    truth = copy.deepcopy(model).double()
+    known, sick = reference.compute(model, truth, inputs, phase=phase, dtype=Dtype.FLOAT32, seed=0)
+    assert sick is None
+    return live(model, inputs, known, names, phase=phase, dtype=Dtype.FLOAT32, seed=0)
+
+
+def test_what_one_class_never_reads_is_found_where_another_one_trains(block):
+    names = ["head_of_another_class.weight", "masked", "key.bias", "experts.2.weight", "used.weight"]
+    model, inputs = WithHead(block), {"x": torch.randn(5, 8), "labels": torch.randn(5, 2)}
+    found = sought(model, Phase.TRAIN, names, **inputs)
+    assert found == ["head_of_another_class.weight", "used.weight"], "a step moves every tensor's own value: no news"
+
+
+def test_a_tensor_is_sought_under_the_names_that_a_class_has_for_it(block):
+    torch.manual_seed(0)
+    assert sought(Named(), Phase.FORWARD, ["weight", "bias", "absent"], x=torch.randn(5, 8)) == ["weight"]
+
+
+class Named(nn.Module):
+    base_model_prefix = "base"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.base = nn.Linear(8, 8)
+        self.bias = nn.Parameter(torch.randn(8))
+
+    def forward(self, x):
+        return {"out": x @ self.base.weight}

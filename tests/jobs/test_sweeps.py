@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.cases import Stage, Verdict
+from harness.cases import Phase, Stage, Verdict
 from harness.execution.liveness import Reason
 from harness.jobs import liveness_sweep, sweep
 from harness.jobs.supervisor import Limits, ServerFailed
@@ -31,6 +31,17 @@ def test_liveness_of_several_models_side_by_side():
         assert len(one.tensors) > 30
         assert {tensor.reason for tensor in dead} == {Reason.CANCELLED}, "a bias of keys moves no attention"
         assert all(tensor.name.endswith(("key.bias", "k_proj.bias")) for tensor in dead)
+
+
+def test_tensors_of_a_base_model_are_sought_in_phases_of_other_classes():
+    with_head = next(entry for entry in load_list("smoke") if entry.model_class == "BertForMaskedLM")
+    names = ["embeddings.word_embeddings.weight", "pooler.dense.weight"]
+    asked = dict.fromkeys((with_head, ENTRIES["wavlm"], MISSPELT), names)
+    found = {one.entry: one for one in liveness_sweep.seek(asked, Phase.TRAIN, workers=2)}
+    assert found[with_head].live == ("embeddings.word_embeddings.weight",), "a head for masked words has no pooler"
+    assert found[ENTRIES["wavlm"]] == liveness_sweep.Sought(ENTRIES["wavlm"], Verdict.PASS, "", ()), "it has no loss"
+    assert found[MISSPELT].verdict is Verdict.BUILD_ERROR
+    assert "no model class BertForPoetry" in found[MISSPELT].message
 
 
 def test_a_death_costs_its_own_entry_and_leaves_no_folder(monkeypatch, tmp_path):
