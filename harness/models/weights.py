@@ -44,6 +44,8 @@ RULES = (
     # Log temperatures of contrastive models and of attention.
     WeightRule(re.compile(r"logit_scale$"), "normal", 1.0, SPREAD),
     WeightRule(re.compile(r"(^|\.)sinks$"), "normal", 0.0, 0.5),
+    # The scale of a sum of half a dozen convolutions beside each other, which would grow by that from layer to layer.
+    WeightRule(re.compile(r"_convolution\.lab\.scale$"), "normal", 0.5, 0.05),
 )
 """Parameters whose values must lie in a range that shape and default do not tell."""
 
