@@ -9,8 +9,14 @@
 
     [[weights]]  an extra weight rule, tried before the general ones:
     match = "regular expression searched in the parameter's name"
-    kind = "uniform" | "log-uniform" | "normal"
-    low, high (uniform, log-uniform) or mean, std (normal)
+    kind = "uniform" | "log-uniform" | "normal" | "gain"
+    low, high (uniform, log-uniform), mean, std (normal) or gain (of the power that a matrix passes on, its root)
+
+    [[series]]   many values of `reduced` that count up together: names.format(i) = first + i, for i below count
+    into = "vocabulary_map"                      # the field of the config, a table, that they are added to
+    names = "<|visual token {:06d}|>"
+    first = 100
+    count = 256
 
     [class.NAME.config], [class.NAME.reduced], [class.NAME.inputs]
                  the same tables for one class of the architecture, laid over those of all
@@ -52,19 +58,23 @@ INPUT_KEYS = {
     "text_length": "tokens of a text",
     "unpadded": "1 where the mask hides nothing, since rounding decides what the model says of hidden tokens",
 }
+_SERIES = {"into": str, "names": str, "first": int, "count": int}
 _TABLES = ("config", "reduced", "inputs")
 _PAIRS = ("image_size", "single_image_size")
-_KINDS = {"uniform": ("low", "high"), "log-uniform": ("low", "high"), "normal": ("mean", "std")}
+_KINDS = {"uniform": ("low", "high"), "log-uniform": ("low", "high"), "normal": ("mean", "std"), "gain": ("gain",)}
 
 
 @dataclass(frozen=True, slots=True)
 class WeightRule:
-    """Draw parameters whose name matches `match` from the distribution `kind` with bounds or moments `a`, `b`."""
+    """Draw parameters whose name matches `match` from the distribution `kind` with bounds or moments `a`, `b`.
+
+    A "gain" `a` has no `b`: it is that of a matrix whose elements have the standard deviation a / sqrt(fan-in).
+    """
 
     match: re.Pattern[str]
     kind: str
     a: float
-    b: float
+    b: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +96,7 @@ def load_recipe(model_type: str, model_class: str = "", folder: Path = FOLDER) -
         data = tomllib.loads(path.read_text("utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ListError(f"{path}: cannot be read as TOML: {' '.join(str(error).split())}") from error
-    _known(path, "top level", data, ("reason", "config", "reduced", "inputs", "weights", "class"))
+    _known(path, "top level", data, ("reason", "config", "reduced", "inputs", "weights", "series", "class"))
     if not isinstance(data.get("reason"), str) or not data["reason"].strip():
         raise ListError(f"{path}: reason is missing; say why the rules are not enough")
     classes = data.get("class", {})
@@ -99,12 +109,12 @@ def load_recipe(model_type: str, model_class: str = "", folder: Path = FOLDER) -
         _known(path, f"[class.{name}]", own, _TABLES)
         _check_tables(path, f"class.{name}.", own)
     own = classes.get(model_class, {})
-    rules = data.get("weights", [])
-    if not isinstance(rules, list):
-        raise ListError(f"{path}: weights must be an array of tables, [[weights]]")
+    rules, reduced = _tables(path, "weights", data), data.get("reduced", {})
+    for series in _tables(path, "series", data):
+        reduced = overlaid(reduced, _values(path, series))
     return Recipe(
         config=overlaid(data.get("config", {}), own.get("config", {})),
-        reduced=overlaid(data.get("reduced", {}), own.get("reduced", {})),
+        reduced=overlaid(reduced, own.get("reduced", {})),
         inputs=data.get("inputs", {}) | own.get("inputs", {}),
         weights=tuple(_weight_rule(path, rule) for rule in rules),
     )
@@ -132,9 +142,32 @@ def _check_tables(path: Path, where: str, tables: dict[str, Any]) -> None:
             raise ListError(f"{path}: {where}inputs.{key} is {value!r}; valid: {valid}")
 
 
-def _weight_rule(path: Path, rule: Any) -> WeightRule:
-    if not isinstance(rule, dict):
-        raise ListError(f"{path}: weights must be an array of tables, [[weights]]")
+def _tables(path: Path, key: str, data: dict[str, Any]) -> list[dict[str, Any]]:
+    """An array of tables, [[key]], of the recipe; empty where it has none."""
+    tables = data.get(key, [])
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        raise ListError(f"{path}: {key} must be an array of tables, [[{key}]]")
+    return tables
+
+
+def _values(path: Path, series: dict[str, Any]) -> dict[str, Any]:
+    """What a series stands for, as a table of `reduced`."""
+    _known(path, "[[series]]", series, _SERIES)
+    for key, kind in _SERIES.items():
+        value = series.get(key)
+        if type(value) is not kind or (kind is int and value < 0):
+            valid = "a text" if kind is str else "a whole number"
+            raise ListError(f"{path}: [[series]] {key} is {value!r}; valid: {valid}")
+    try:
+        values = {series["names"].format(index): series["first"] + index for index in range(series["count"])}
+    except (ValueError, LookupError, AttributeError) as error:
+        raise ListError(f"{path}: [[series]] names is no format of a number: {error}") from error
+    if len(values) < series["count"]:
+        raise ListError(f"{path}: [[series]] names must give each number its own name, as 'token {{:03d}}' does")
+    return {series["into"]: values}
+
+
+def _weight_rule(path: Path, rule: dict[str, Any]) -> WeightRule:
     kind = rule.get("kind")
     if kind not in _KINDS:
         raise ListError(f"{path}: weights.kind is {kind!r}; valid: {', '.join(_KINDS)}")
@@ -150,7 +183,7 @@ def _weight_rule(path: Path, rule: Any) -> WeightRule:
         match = re.compile(rule["match"])
     except (re.error, TypeError) as error:
         raise ListError(f"{path}: weights.match is no regular expression: {error}") from error
-    return WeightRule(match, kind, float(numbers[0]), float(numbers[1]))
+    return WeightRule(match, kind, *map(float, numbers))
 
 
 def _known(path: Path, where: str, table: dict[str, Any], valid) -> None:

@@ -103,7 +103,7 @@ def _values(
     shape = default.shape
     for rule in rules:
         if rule.match.search(name):
-            return _ruled(rule, shape, generator)
+            return _ruled(rule, module, shape, generator)
     normal = torch.randn(shape, generator=generator)
     if name.endswith("running_var"):
         return 1 + SPREAD * normal.abs()
@@ -153,9 +153,11 @@ def _fan_in(module: nn.Module, shape: torch.Size) -> float:
     return math.sqrt(shape[-1] * shape[-2])
 
 
-def _ruled(rule: WeightRule, shape: torch.Size, generator: torch.Generator) -> torch.Tensor:
+def _ruled(rule: WeightRule, module: nn.Module, shape: torch.Size, generator: torch.Generator) -> torch.Tensor:
     if rule.kind == "normal":
         return rule.a + rule.b * torch.randn(shape, generator=generator)
+    if rule.kind == "gain":
+        return rule.a * torch.randn(shape, generator=generator) / math.sqrt(_fan_in(module, shape))
     share = torch.rand(shape, generator=generator)
     if rule.kind == "log-uniform":
         return torch.exp(math.log(rule.a) + (math.log(rule.b) - math.log(rule.a)) * share)

@@ -166,6 +166,9 @@ def test_every_shipped_recipe_is_valid():
         load_recipe(name)
 
 
+SERIES = "reason = 'x'\n[reduced.map]\nown = 3\n[[series]]\ninto = 'map'\nnames = '{}'\nfirst = 5\ncount = {}\n"
+
+
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
@@ -179,6 +182,12 @@ def test_every_shipped_recipe_is_valid():
         ("reason = 'x'\n[[weights]]\nmatch = '('\nkind = 'normal'\nmean = 0\nstd = 1", "no regular expression"),
         ("reason = 'x'\n[[weights]]\nmatch = 'a'\nkind = 'cauchy'", "valid: uniform, log-uniform, normal"),
         ("reason = 'x'\n[[weights]]\nmatch = 'a'\nkind = 'normal'\nmean = 0", "lacks std"),
+        ("reason = 'x'\n[[weights]]\nmatch = 'a'\nkind = 'gain'\ngain = '1'", "gain must be numbers"),
+        (SERIES.format("n {}", "-1"), "[[series]] count is -1"),
+        (SERIES.format("n {}", "'2'"), "[[series]] count is '2'"),
+        (SERIES.format("n {:", 2), "names is no format"),
+        (SERIES.format("n", 2), "each number its own name"),
+        ("reason = 'x'\nseries = 1", "[[series]]"),
         ("reason = ", "cannot be read as TOML"),
         ("reason = 'x'\n[class.A.weights]\na = 1", "unknown key 'weights' in [class.A]"),
         ("reason = 'x'\n[class.A.inputs]\nframes = 0", "class.A.inputs.frames is 0"),
@@ -199,3 +208,8 @@ def test_a_class_has_its_own_values_over_those_of_the_architecture(tmp_path):
     )
     assert load_recipe("kind", "Other", folder=tmp_path).reduced == {"width": 8, "part": {"a": 1, "b": 2}}
     assert load_recipe("kind", "Own", folder=tmp_path).reduced == {"width": 8, "part": {"a": 1, "b": 3}}
+
+
+def test_a_series_counts_up_beside_what_its_table_has(tmp_path):
+    (tmp_path / "kind.toml").write_text(SERIES.format("n {:02d}", 3))
+    assert load_recipe("kind", folder=tmp_path).reduced == {"map": {"own": 3, "n 00": 5, "n 01": 6, "n 02": 7}}

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 
 import pytest
 import torch
 from torch import nn
 
 from harness.models.weights import draw
+from model_lists.recipes import WeightRule
 
 
 class Snake1d(nn.Module):
@@ -33,3 +35,10 @@ def test_the_same_seed_and_name_draw_the_same_in_any_company():
         draw(model, seed=1)
     assert torch.equal(alone["a"].weight, together["a"].weight)
     assert not torch.equal(together["a"].weight, together["b"].weight)
+
+
+def test_a_rule_gives_a_matrix_the_gain_it_says():
+    model = nn.Sequential(nn.Linear(64, 64), nn.Conv1d(32, 32, 3))
+    draw(model, seed=0, extra=(WeightRule(re.compile("weight$"), "gain", 3.0),))
+    for matrix, fan_in in ((model[0].weight, 64), (model[1].weight, 32 * 3)):
+        assert matrix.std().item() == pytest.approx(3 / math.sqrt(fan_in), rel=0.05)
