@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
 from typing import Any
@@ -34,7 +35,9 @@ def companions(request: Request, inputs: dict[str, Any]) -> dict[str, Any]:
     for name, (beside, make) in (_MAKERS | _OF_HEADS.get(request.head, {})).items():
         given = inputs | made
         if name in request.names and name not in given and any(other in given for other in beside.split("|")):
-            made[name] = make(request, given)
+            value = make(request, given)
+            if value is not None:
+                made[name] = value
     return made
 
 
@@ -125,8 +128,40 @@ def _hidden_patches(request: Request, inputs: dict[str, Any]) -> torch.Tensor:
     count = rows * columns
     if inputs["pixel_values"].dim() == 5:
         count *= inputs["pixel_values"].shape[1] // request.find("tubelet_size")
-    order = torch.rand(request.batch, count, generator=request.generator("bool_masked_pos")).argsort(dim=1)
-    return order < count // 2
+    return _as_many_in_each_row(request, "bool_masked_pos", count, count // 2)
+
+
+def _some_hidden_patches(request: Request, inputs: dict[str, Any]) -> torch.Tensor | None:
+    """Fewer of them, for a model that can do without; none where it has nothing to put in their place.
+
+    Whether it has is told by its config, or by how it is built, or else goes without saying; encoders of videos
+    leave hidden patches out instead.
+    """
+    if inputs["pixel_values"].dim() != 4:
+        return None
+    told = request.look("use_mask_token", config=request.vision())
+    built = inspect.signature(request.model_class.__init__).parameters.get("use_mask_token")
+    if not request.padded or not (told if told is not None else built is None or built.default):
+        return None
+    rows, columns = _patch_grid(request)
+    return _as_many_in_each_row(request, "bool_masked_pos", rows * columns, rows * columns // 4)
+
+
+def _hidden_frames(request: Request, inputs: dict[str, Any]) -> torch.Tensor | None:
+    """Which frames of a sound, behind the convolutions that make them of a wave, are hidden; none without a mask."""
+    if not request.padded or not request.look("mask_time_prob"):
+        return None
+    frames = inputs[request.main].shape[1]
+    if request.main == "input_values":
+        for kernel, stride in zip(request.find("conv_kernel"), request.find("conv_stride"), strict=True):
+            frames = (frames - kernel) // stride + 1
+    return _as_many_in_each_row(request, "mask_time_indices", frames, frames // 4)
+
+
+def _as_many_in_each_row(request: Request, name: str, count: int, chosen: int) -> torch.Tensor:
+    """Bool (batch, count) with `chosen` of each row true."""
+    order = torch.rand(request.batch, count, generator=request.generator(name)).argsort(dim=1)
+    return order < chosen
 
 
 def _patch_grid(request: Request) -> tuple[int, int]:
@@ -187,7 +222,7 @@ def _speaker(request: Request, inputs: dict[str, Any]) -> torch.Tensor:
     return request.normal("speaker_embeddings", request.batch, request.find("speaker_embedding_dim"))
 
 
-_Makers = dict[str, tuple[str, Callable[[Request, dict[str, Any]], torch.Tensor]]]
+_Makers = dict[str, tuple[str, Callable[[Request, dict[str, Any]], torch.Tensor | None]]]
 
 _MAKERS: _Makers = {
     "encoder_hidden_states": ("query_embeds", _read),
@@ -206,10 +241,12 @@ _MAKERS: _Makers = {
     "image_embeds_position_mask": ("pixel_values|flattened_patches", _features_here),
     "past_values_padding": ("past_values", _not_padding),
     "freq": ("past_values", _frequency),
+    "mask_time_indices": ("input_values|input_features", _hidden_frames),
 }
 """Each with the input that it goes beside, or any of several; what is made here counts for those below it."""
 
 _OF_HEADS: dict[str, _Makers] = {
+    "": {"bool_masked_pos": ("pixel_values", _some_hidden_patches)},
     "ConditionalGeneration": {
         "state": ("pixel_values", _robot),
         "noise": ("pixel_values", _action_noise),
