@@ -21,6 +21,8 @@ REGIONS = 4
 """Regions of a picture whose features are given."""
 ACTIONS = 6
 """Steps that a robot plans ahead."""
+MENTIONS = ((1, 2, 3), (5, 6, -1))
+"""Places of the words that name each entity, -1 where it has fewer."""
 SPECIAL = 16
 """Ids at either end of a vocabulary that are left alone, since they may be special."""
 SPOKEN = 8
@@ -198,6 +200,45 @@ def _questions(request: Request, inputs: dict[str, Any]) -> torch.Tensor:
     return torch.tensor([2, 5]).repeat(request.batch, 1)
 
 
+def _seen_by_all(request: Request, inputs: dict[str, Any]) -> torch.Tensor:
+    """The first word sees all others and is seen by them, also from afar."""
+    mask = torch.zeros_like(inputs["input_ids"])
+    mask[:, 0] = 1
+    return mask
+
+
+def _entities(request: Request, inputs: dict[str, Any]) -> torch.Tensor | None:
+    """Ids of the entities that the text names, where the model knows any."""
+    if (known := request.look("entity_vocab_size")) is None:
+        return None
+    return request.integers("entity_ids", SPECIAL, known, request.batch, len(MENTIONS))
+
+
+def _entity_mask(request: Request, inputs: dict[str, Any]) -> torch.Tensor:
+    """The second row names one less."""
+    mask = torch.ones_like(inputs["entity_ids"])
+    if request.padded:
+        mask[1, -1] = 0
+    return mask
+
+
+def _mentions(request: Request, inputs: dict[str, Any]) -> torch.Tensor:
+    return torch.tensor(MENTIONS).repeat(request.batch, 1, 1)
+
+
+def _entity_types(request: Request, inputs: dict[str, Any]) -> torch.Tensor:
+    """The first entities belong to one part of the text, the last one to the other."""
+    types = torch.zeros_like(inputs["entity_ids"])
+    types[:, -1] = 1
+    return types
+
+
+def _earlier_guess(request: Request, inputs: dict[str, Any]) -> torch.Tensor:
+    """Scores of every word for each of the decoder's, from the step before."""
+    size = request.find("vocab_size", config=request.part("text_config"))
+    return request.normal("self_conditioning_logits", *inputs["decoder_input_ids"].shape, size)
+
+
 def _robot(request: Request, inputs: dict[str, Any]) -> torch.Tensor:
     return request.normal("state", request.batch, request.find("max_state_dim"))
 
@@ -241,12 +282,20 @@ _MAKERS: _Makers = {
     "image_embeds_position_mask": ("pixel_values|flattened_patches", _features_here),
     "past_values_padding": ("past_values", _not_padding),
     "freq": ("past_values", _frequency),
+    "entity_ids": ("input_ids", _entities),
+    "entity_attention_mask": ("entity_ids", _entity_mask),
+    "entity_position_ids": ("entity_ids", _mentions),
+    "entity_token_type_ids": ("entity_ids", _entity_types),
+    "self_conditioning_logits": ("decoder_input_ids", _earlier_guess),
     "mask_time_indices": ("input_values|input_features", _hidden_frames),
 }
 """Each with the input that it goes beside, or any of several; what is made here counts for those below it."""
 
 _OF_HEADS: dict[str, _Makers] = {
-    "": {"bool_masked_pos": ("pixel_values", _some_hidden_patches)},
+    "": {
+        "bool_masked_pos": ("pixel_values", _some_hidden_patches),
+        "global_attention_mask": ("input_ids", _seen_by_all),
+    },
     "ConditionalGeneration": {
         "state": ("pixel_values", _robot),
         "noise": ("pixel_values", _action_noise),

@@ -168,6 +168,34 @@ def test_frames_of_a_sound_are_hidden(name, tmp_path):
         assert not torch.equal(model(**inputs).last_hidden_state, shown)
 
 
+def test_entities_are_named_by_words_of_the_text():
+    inputs, config = of_class("LukeModel")
+    places = inputs["entity_position_ids"]
+    assert places.shape[:2] == inputs["entity_ids"].shape == inputs["entity_attention_mask"].shape
+    assert inputs["entity_ids"].max() < config.entity_vocab_size
+    assert places.max() < inputs["attention_mask"].sum(dim=1).min()
+    assert inputs["entity_attention_mask"].sum(dim=1).tolist() == [2, 1]
+    assert "entity_ids" not in of_class("RobertaModel")[0]
+
+
+def test_one_word_is_seen_from_afar():
+    assert of_class("LongformerModel")[0]["global_attention_mask"].sum(dim=1).tolist() == [1, 1]
+
+
+def test_phrases_of_a_text_end():
+    ends = of_class("GroundingDinoModel")[0]["input_ids"] == 102
+    assert (ends.sum(dim=1) >= 2).all()
+    assert not ends.all()
+
+
+def test_pictures_that_only_a_part_names_are_made():
+    inputs, config = of_class("DiffusionGemmaModel")
+    assert {"pixel_values", "image_position_ids"} <= inputs.keys()
+    assert (inputs["input_ids"] == config.image_token_id).any()
+    guess = (*inputs["decoder_input_ids"].shape, config.text_config.vocab_size)
+    assert inputs["self_conditioning_logits"].shape == guess
+
+
 def test_objects_to_find_in_a_picture_are_pointed_at():
     padded, single = (of_class("SamModel", profile)[0] for profile in Profile)
     height, width = padded["pixel_values"].shape[-2:]

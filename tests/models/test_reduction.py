@@ -116,6 +116,11 @@ def test_flags_that_a_whole_gives_its_part_stay():
     assert config.backbone_config.return_class_token is True
 
 
+def test_stages_whose_features_are_taken_stay():
+    backbone = reduced_config(CONFIG_MAPPING["grounding-dino"], Recipe()).backbone_config
+    assert list(backbone.out_features) == ["stage2", "stage3", "stage4"]
+
+
 def test_a_tower_pools_only_for_its_own_models():
     def pools(model_type, facts=None):
         recipe = Recipe(reduced=facts or {})
