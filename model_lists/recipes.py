@@ -43,6 +43,7 @@ INPUT_KEYS = {
     "patch_pictures": "1 where packed patches are (patches, channels, side, side), 2 with one more dimension before",
     "patch_rows": "2 where pictures are (patches, values), 3 where they are (batch, patches, values)",
     "token_pictures": "4 where each token has a picture, (tokens, side, side, channels), 5 with frames after tokens",
+    "inner_pictures": "1 where the forward method passes pictures on to a part without naming them",
     "mask_pictures": "1 where pixel_attention_mask tells which pictures of a row there are, not which pixels",
     "codebooks": "codes of each step, the last dimension of input_ids",
     "decoder_codebooks": "the same for decoder_input_ids",
@@ -55,6 +56,7 @@ INPUT_KEYS = {
     "waves": "channels of an audio wave, as a dimension of its own",
     "either": "1 where a model takes either a text or a sound: `padded` has the sound",
     "decoder_text": "1 where a decoder takes a text though the config is of no encoder and decoder",
+    "phrase_end": "id of the token that ends each phrase of a text",
     "text_length": "tokens of a text",
     "unpadded": "1 where the mask hides nothing, since rounding decides what the model says of hidden tokens",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import inspect
 from pathlib import Path
@@ -17,6 +18,7 @@ from harness.inputs import (
     cut,
     decisions,
     drafts,
+    features,
     multimodal,
     nested,
     sessions,
@@ -80,6 +82,8 @@ def make(
         generates=model_class.can_generate(),
         phase=phase,
     )
+    if request.numbers.get("inner_pictures"):
+        request = dataclasses.replace(request, names=names | features.arguments(request, "get_image_features"))
     if entry.weights is Weights.HUB and request.main == "input_ids" and (folder / "tokenizer.json").is_file():
         inputs = text.sentences(request, folder)
         return labelled(request, inputs) if phase is Phase.TRAIN else inputs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
 from typing import Any
@@ -20,6 +21,8 @@ REGIONS = 4
 """Regions of a picture whose features are given."""
 ACTIONS = 6
 """Steps that a robot plans ahead."""
+MENTIONS = ((1, 2, 3), (5, 6, -1))
+"""Places of the words that name each entity, -1 where it has fewer."""
 SPECIAL = 16
 """Ids at either end of a vocabulary that are left alone, since they may be special."""
 SPOKEN = 8
@@ -34,7 +37,9 @@ def companions(request: Request, inputs: dict[str, Any]) -> dict[str, Any]:
     for name, (beside, make) in (_MAKERS | _OF_HEADS.get(request.head, {})).items():
         given = inputs | made
         if name in request.names and name not in given and any(other in given for other in beside.split("|")):
-            made[name] = make(request, given)
+            value = make(request, given)
+            if value is not None:
+                made[name] = value
     return made
 
 
@@ -125,8 +130,40 @@ def _hidden_patches(request: Request, inputs: dict[str, Any]) -> torch.Tensor:
     count = rows * columns
     if inputs["pixel_values"].dim() == 5:
         count *= inputs["pixel_values"].shape[1] // request.find("tubelet_size")
-    order = torch.rand(request.batch, count, generator=request.generator("bool_masked_pos")).argsort(dim=1)
-    return order < count // 2
+    return _as_many_in_each_row(request, "bool_masked_pos", count, count // 2)
+
+
+def _some_hidden_patches(request: Request, inputs: dict[str, Any]) -> torch.Tensor | None:
+    """Fewer of them, for a model that can do without; none where it has nothing to put in their place.
+
+    Whether it has is told by its config, or by how it is built, or else goes without saying; encoders of videos
+    leave hidden patches out instead.
+    """
+    if inputs["pixel_values"].dim() != 4:
+        return None
+    told = request.look("use_mask_token", config=request.vision())
+    built = inspect.signature(request.model_class.__init__).parameters.get("use_mask_token")
+    if not request.padded or not (told if told is not None else built is None or built.default):
+        return None
+    rows, columns = _patch_grid(request)
+    return _as_many_in_each_row(request, "bool_masked_pos", rows * columns, rows * columns // 4)
+
+
+def _hidden_frames(request: Request, inputs: dict[str, Any]) -> torch.Tensor | None:
+    """Which frames of a sound, behind the convolutions that make them of a wave, are hidden; none without a mask."""
+    if not request.padded or not request.look("mask_time_prob"):
+        return None
+    frames = inputs[request.main].shape[1]
+    if request.main == "input_values":
+        for kernel, stride in zip(request.find("conv_kernel"), request.find("conv_stride"), strict=True):
+            frames = (frames - kernel) // stride + 1
+    return _as_many_in_each_row(request, "mask_time_indices", frames, frames // 4)
+
+
+def _as_many_in_each_row(request: Request, name: str, count: int, chosen: int) -> torch.Tensor:
+    """Bool (batch, count) with `chosen` of each row true."""
+    order = torch.rand(request.batch, count, generator=request.generator(name)).argsort(dim=1)
+    return order < chosen
 
 
 def _patch_grid(request: Request) -> tuple[int, int]:
@@ -163,6 +200,45 @@ def _questions(request: Request, inputs: dict[str, Any]) -> torch.Tensor:
     return torch.tensor([2, 5]).repeat(request.batch, 1)
 
 
+def _seen_by_all(request: Request, inputs: dict[str, Any]) -> torch.Tensor:
+    """The first word sees all others and is seen by them, also from afar."""
+    mask = torch.zeros_like(inputs["input_ids"])
+    mask[:, 0] = 1
+    return mask
+
+
+def _entities(request: Request, inputs: dict[str, Any]) -> torch.Tensor | None:
+    """Ids of the entities that the text names, where the model knows any."""
+    if (known := request.look("entity_vocab_size")) is None:
+        return None
+    return request.integers("entity_ids", SPECIAL, known, request.batch, len(MENTIONS))
+
+
+def _entity_mask(request: Request, inputs: dict[str, Any]) -> torch.Tensor:
+    """The second row names one less."""
+    mask = torch.ones_like(inputs["entity_ids"])
+    if request.padded:
+        mask[1, -1] = 0
+    return mask
+
+
+def _mentions(request: Request, inputs: dict[str, Any]) -> torch.Tensor:
+    return torch.tensor(MENTIONS).repeat(request.batch, 1, 1)
+
+
+def _entity_types(request: Request, inputs: dict[str, Any]) -> torch.Tensor:
+    """The first entities belong to one part of the text, the last one to the other."""
+    types = torch.zeros_like(inputs["entity_ids"])
+    types[:, -1] = 1
+    return types
+
+
+def _earlier_guess(request: Request, inputs: dict[str, Any]) -> torch.Tensor:
+    """Scores of every word for each of the decoder's, from the step before."""
+    size = request.find("vocab_size", config=request.part("text_config"))
+    return request.normal("self_conditioning_logits", *inputs["decoder_input_ids"].shape, size)
+
+
 def _robot(request: Request, inputs: dict[str, Any]) -> torch.Tensor:
     return request.normal("state", request.batch, request.find("max_state_dim"))
 
@@ -187,7 +263,7 @@ def _speaker(request: Request, inputs: dict[str, Any]) -> torch.Tensor:
     return request.normal("speaker_embeddings", request.batch, request.find("speaker_embedding_dim"))
 
 
-_Makers = dict[str, tuple[str, Callable[[Request, dict[str, Any]], torch.Tensor]]]
+_Makers = dict[str, tuple[str, Callable[[Request, dict[str, Any]], torch.Tensor | None]]]
 
 _MAKERS: _Makers = {
     "encoder_hidden_states": ("query_embeds", _read),
@@ -206,10 +282,20 @@ _MAKERS: _Makers = {
     "image_embeds_position_mask": ("pixel_values|flattened_patches", _features_here),
     "past_values_padding": ("past_values", _not_padding),
     "freq": ("past_values", _frequency),
+    "entity_ids": ("input_ids", _entities),
+    "entity_attention_mask": ("entity_ids", _entity_mask),
+    "entity_position_ids": ("entity_ids", _mentions),
+    "entity_token_type_ids": ("entity_ids", _entity_types),
+    "self_conditioning_logits": ("decoder_input_ids", _earlier_guess),
+    "mask_time_indices": ("input_values|input_features", _hidden_frames),
 }
 """Each with the input that it goes beside, or any of several; what is made here counts for those below it."""
 
 _OF_HEADS: dict[str, _Makers] = {
+    "": {
+        "bool_masked_pos": ("pixel_values", _some_hidden_patches),
+        "global_attention_mask": ("input_ids", _seen_by_all),
+    },
     "ConditionalGeneration": {
         "state": ("pixel_values", _robot),
         "noise": ("pixel_values", _action_noise),

@@ -28,6 +28,12 @@ def call(request: Request, method: str, *values: torch.Tensor) -> Any:
     return getattr(owners[0], method)(*values) if owners else None
 
 
+def arguments(request: Request, method: str) -> frozenset[str]:
+    """What the `method` takes, wherever in the model it is."""
+    owners = _owners(request, method)
+    return frozenset(inspect.signature(getattr(owners[0], method)).parameters) if owners else frozenset()
+
+
 def counts(request: Request, method: str, inputs: dict[str, Any], rows: int) -> list[int] | None:
     """Like `count`, for each of `rows` rows alone: padding is left out of some."""
     owners = _owners(request, method)

@@ -99,7 +99,7 @@ def _marked(request: Request, token: int, count: int) -> dict[str, Any]:
     for name in ("mm_token_type_ids", "token_type_ids"):
         if name in request.names:
             result[name] = (result["input_ids"] == token).long()
-    if request.config.is_encoder_decoder:
+    if request.config.is_encoder_decoder or "decoder_text" in request.numbers:
         result |= decoder(request)
     return result
 

@@ -16,6 +16,8 @@ PADDING = 7
 """Tokens of padding in the second row of the `padded` profile."""
 QUESTION = 5
 """Words of a question."""
+PHRASE = 5
+"""Tokens of a phrase with its end."""
 DECODER_LENGTH = 12
 DECODER_PADDING = 4
 
@@ -36,6 +38,8 @@ def text(request: Request) -> dict[str, Any]:
     result = masked(request, "input_ids", "attention_mask", length, PADDING, left)
     if request.head in ("QuestionAnswering", "MultipleChoice") and request.look("sep_token_id") is not None:
         _separated(request, result)
+    if end := request.numbers.get("phrase_end"):
+        result["input_ids"][:, PHRASE - 1 :: PHRASE] = end
     types = request.look("type_vocab_size", config=request.part("text_config"))
     if "token_type_ids" in request.names and types and types > 1:
         kinds = (torch.arange(length) >= length // 2).long().expand(request.batch, -1)

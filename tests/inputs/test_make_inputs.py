@@ -145,6 +145,57 @@ def test_as_many_patches_are_hidden_in_each_row_but_others():
     assert not torch.equal(hidden[0], hidden[1])
 
 
+def test_patches_are_hidden_where_the_model_has_something_in_their_place():
+    for name in ("Dinov2Model", "DINOv3ViTModel"):
+        hidden = of_class(name)[0]["bool_masked_pos"]
+        assert hidden.dtype is torch.bool
+        assert hidden.sum(dim=1).tolist() == [hidden.shape[1] // 4] * 2
+        assert not torch.equal(hidden[0], hidden[1])
+        assert "bool_masked_pos" not in of_class(name, Profile.SINGLE)[0]
+    for name in ("ViTModel", "BeitModel", "Dinov2ForImageClassification"):
+        assert "bool_masked_pos" not in of_class(name)[0]
+
+
+@pytest.mark.parametrize("name", ["Wav2Vec2Model", "SEWModel", "Wav2Vec2BertModel"])
+def test_frames_of_a_sound_are_hidden(name, tmp_path):
+    inputs, _ = of_class(name)
+    hidden = inputs["mask_time_indices"]
+    assert hidden.sum(dim=1).tolist() == [hidden.shape[1] // 4] * 2
+    entry = registered.entry(next(pair for pair in registered.pairs() if pair.model_class == name))
+    model = load(entry, build(entry, tmp_path / "model", 0).folder, "float32", "cpu")
+    with torch.no_grad():
+        shown = model(**{key: value for key, value in inputs.items() if key != "mask_time_indices"}).last_hidden_state
+        assert not torch.equal(model(**inputs).last_hidden_state, shown)
+
+
+def test_entities_are_named_by_words_of_the_text():
+    inputs, config = of_class("LukeModel")
+    places = inputs["entity_position_ids"]
+    assert places.shape[:2] == inputs["entity_ids"].shape == inputs["entity_attention_mask"].shape
+    assert inputs["entity_ids"].max() < config.entity_vocab_size
+    assert places.max() < inputs["attention_mask"].sum(dim=1).min()
+    assert inputs["entity_attention_mask"].sum(dim=1).tolist() == [2, 1]
+    assert "entity_ids" not in of_class("RobertaModel")[0]
+
+
+def test_one_word_is_seen_from_afar():
+    assert of_class("LongformerModel")[0]["global_attention_mask"].sum(dim=1).tolist() == [1, 1]
+
+
+def test_phrases_of_a_text_end():
+    ends = of_class("GroundingDinoModel")[0]["input_ids"] == 102
+    assert (ends.sum(dim=1) >= 2).all()
+    assert not ends.all()
+
+
+def test_pictures_that_only_a_part_names_are_made():
+    inputs, config = of_class("DiffusionGemmaModel")
+    assert {"pixel_values", "image_position_ids"} <= inputs.keys()
+    assert (inputs["input_ids"] == config.image_token_id).any()
+    guess = (*inputs["decoder_input_ids"].shape, config.text_config.vocab_size)
+    assert inputs["self_conditioning_logits"].shape == guess
+
+
 def test_objects_to_find_in_a_picture_are_pointed_at():
     padded, single = (of_class("SamModel", profile)[0] for profile in Profile)
     height, width = padded["pixel_values"].shape[-2:]

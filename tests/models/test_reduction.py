@@ -116,6 +116,23 @@ def test_flags_that_a_whole_gives_its_part_stay():
     assert config.backbone_config.return_class_token is True
 
 
+def test_stages_whose_features_are_taken_stay():
+    backbone = reduced_config(CONFIG_MAPPING["grounding-dino"], Recipe()).backbone_config
+    assert list(backbone.out_features) == ["stage2", "stage3", "stage4"]
+
+
+def test_a_tower_pools_only_for_its_own_models():
+    def pools(model_type, facts=None):
+        recipe = Recipe(reduced=facts or {})
+        return reduced_config(CONFIG_MAPPING[model_type], recipe).vision_config.vision_use_head
+
+    assert pools("siglip") is pools("siglip2") is True
+    assert pools("gemma3") is pools("lfm2_vl") is False
+    assert pools("gemma3", {"vision_config": {"vision_use_head": True}}) is True
+    given = CONFIG_MAPPING["gemma3"](vision_config={"vision_use_head": True})
+    assert reduced_config(type(given), Recipe(), given).vision_config.vision_use_head is True
+
+
 def test_a_size_that_parts_share_is_reduced_in_all_of_them():
     config = reduced_config(CONFIG_MAPPING["sam3_tracker_video"], load_recipe("sam3_tracker_video"))
     sizes = (config.image_size, config.vision_config.image_size, config.prompt_encoder_config.image_size)

@@ -52,7 +52,21 @@ def reduced_config(
 
 def original_config(config_class: type[PreTrainedConfig], recipe: Recipe) -> PreTrainedConfig:
     """The architecture's own defaults with the recipe's facts, unreduced. Raises what the config class raises."""
-    return _begin_decoding(_with_facts(config_class, recipe.config))
+    return _begin_decoding(_headless(_with_facts(config_class, recipe.config)))
+
+
+def _headless(config: PreTrainedConfig) -> PreTrainedConfig:
+    """Without the pooling heads of towers of another architecture, which only that one's own models read.
+
+    The checkpoints say so, though some config classes leave it out (google/gemma-3, deepseek-community/deepseek-vl).
+    """
+    for name in getattr(config, "sub_configs", {}):
+        part = getattr(config, name, None)
+        if part is not None:
+            if getattr(part, "vision_use_head", False) and not part.model_type.startswith(config.model_type):
+                part.vision_use_head = False
+            _headless(part)
+    return config
 
 
 def _with_facts(config_class: type[PreTrainedConfig], facts: dict[str, Any]) -> PreTrainedConfig:

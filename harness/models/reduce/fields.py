@@ -93,7 +93,7 @@ def _list_rule(key: str, value: list[Any], own: dict[str, Any], layers: int) -> 
         return [patch_side(key, item, own, layers) for item in value]
     if key == "tubelet_size":
         return [value[0], *(patch_side(key, item, own, layers) for item in value[1:])]
-    if key.endswith("out_indices") and original_layers(own) is None:
+    if key.endswith("out_indices") and ("depths" in own or original_layers(own) is None):
         return value  # of stages, which all stay
     if key.endswith("out_indices"):
         first = layers - len(value) + (key == "out_indices")  # a backbone counts its embeddings as the first
