@@ -16,6 +16,12 @@ OUTLIER_FACTOR = 1e4
 """Elements this many times the median magnitude are judged among themselves: they are masks (-1e9,
 `finfo.min`), and their rounding would otherwise allow any error in the rest of the leaf."""
 
+MASK_GAP = 100.0
+MASK_SPREAD = 0.99
+MASK_SAMPLES = 32
+"""So are elements within a hundredth of the largest where all others are a hundred times smaller: a mask of -1e4 added
+to however many scores of order one. The others must be as many as it takes for their own noise to be an estimate."""
+
 _SEVERITY = (
     Verdict.NONFINITE_DEVICE_ONLY,
     Verdict.NONFINITE_REFERENCE_ONLY,
@@ -112,14 +118,26 @@ def _floats(leaf: Leaf, truth: torch.Tensor, cpu: torch.Tensor, target: torch.Te
     unrepresentable = ~torch.isfinite(truth.to(cpu.dtype))  # for instance float64's own `finfo.min`
     t = torch.where(unrepresentable, cpu.double(), truth.double())
     usable = torch.isfinite(cpu)
-    magnitudes = t.abs()[usable & (t != 0)]
-    typical = magnitudes.median() if magnitudes.numel() else torch.tensor(0.0)
-    outlier = t.abs() > OUTLIER_FACTOR * typical
+    outlier = _outliers(t, usable)
     groups = [members for members in (usable & ~outlier, usable & outlier) if members.any()]
     if not groups:
         return replace(leaf, note="no finite element to compare")
     measured = [_measure(leaf, members, t, cpu, target, by) for members in groups]
     return max(measured, key=lambda m: (m.verdict is not Verdict.PASS, m.ratio or 0.0))
+
+
+def _outliers(t: torch.Tensor, usable: torch.Tensor) -> torch.Tensor:
+    """Which elements are judged among themselves, bool of the leaf's shape."""
+    sizes = t.abs()
+    told = sizes[usable & (t != 0)]
+    if not told.numel():
+        return torch.zeros_like(usable)
+    outlier = sizes > OUTLIER_FACTOR * told.median()
+    like_a_mask = MASK_SPREAD * told.max()
+    others = told[told < like_a_mask]
+    if others.numel() >= MASK_SAMPLES and others.max() * MASK_GAP <= like_a_mask:
+        outlier |= sizes >= like_a_mask
+    return outlier
 
 
 def _measure(

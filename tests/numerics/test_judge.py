@@ -112,6 +112,27 @@ def test_masked_elements_must_agree_and_do_not_widen_the_allowance(value):
     assert verdict(truth, cpu, flipped) is not Verdict.PASS
 
 
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize("mask", [-1e4, 1e3])
+def test_a_mask_that_is_added_to_scores_does_not_widen_what_the_rest_may_be_off_by(mask, share):
+    hidden = torch.arange(1000) < 1000 * share
+    truth = drawn(0, 1000) + mask * hidden
+    cpu = truth.float()
+    assert verdict(truth, cpu, cpu) is Verdict.PASS
+    wrong = torch.where(hidden, cpu, cpu * (1 + 1e-4))
+    assert verdict(truth, cpu, wrong) is Verdict.NUMERIC_MISMATCH
+    assert verdict(truth, cpu, torch.where(hidden, cpu * 1.001, cpu)) is Verdict.NUMERIC_MISMATCH
+
+
+@given(seed=seeds, sizes=st.tuples(st.floats(1e-3, 1e3), st.floats(1e-3, 1e3)))
+@settings(max_examples=60, deadline=None)
+def test_few_elements_are_never_judged_by_the_luck_of_the_smaller_ones(seed, sizes):
+    truth = torch.tensor(sizes, dtype=torch.float64)
+    noise = 1e-6 * truth.abs().max()
+    cpu, target = ((truth + noise * torch.sign(drawn(seed + i, 2))).float() for i in range(2))
+    assert verdict(truth, cpu, target) is Verdict.PASS
+
+
 @pytest.mark.parametrize(
     ("target", "expected"),
     [
