@@ -11,6 +11,9 @@ INNER = 128
 HEADS = 4
 HEAD = 16
 """Elements of an attention head; twice that where the heads together were not as wide as the stream."""
+INDEX_HEADS = 16
+"""Heads that choose the keys of sparse attention. What each makes of a key is zero for every other one; where all of
+few heads agree on that, keys tie, and no two devices need choose alike among ties."""
 RANK = 32
 ROTARY = 8
 """Rotated elements of a head in low-rank attention."""
