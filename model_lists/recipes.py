@@ -57,6 +57,7 @@ INPUT_KEYS = {
     "waves": "channels of an audio wave, as a dimension of its own",
     "either": "1 where a model takes either a text or a sound: `padded` has the sound",
     "decoder_text": "1 where a decoder takes a text though the config is of no encoder and decoder",
+    "encoder_width": "values of each state that a decoder, by itself, is given of the encoder that it attends to",
     "phrase_end": "id of the token that ends each phrase of a text",
     "text_length": "tokens of a text",
     "unpadded": "1 where the mask hides nothing, since rounding decides what the model says of hidden tokens",

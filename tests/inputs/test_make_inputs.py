@@ -41,6 +41,14 @@ def test_what_a_recipe_asks_for_is_asked_of_generate_alone(monkeypatch):
     assert asked == {Phase.FORWARD: None, Phase.GENERATE: True, Phase.TRAIN: None}
 
 
+@pytest.mark.parametrize(("numbers", "shape"), [({}, None), ({"encoder_width": 48}, (2, 4, 48))])
+def test_a_decoder_alone_is_given_an_encoder_where_a_recipe_says_how_wide(monkeypatch, numbers, shape):
+    recipe = dataclasses.replace(load_recipe("bert"), inputs=numbers)
+    monkeypatch.setattr("harness.inputs.load_recipe", lambda *_: recipe)
+    states = made("bert")[0].get("encoder_hidden_states")
+    assert (None if states is None else tuple(states.shape)) == shape
+
+
 def test_drawing_inputs_leaves_the_global_generator_alone():
     before = torch.random.get_rng_state()
     made("qwen2_vl")
