@@ -6,6 +6,7 @@
     [config]     facts of the architecture, set before reduction (dotted keys reach sub-configs)
     [reduced]    values set after reduction, for sizes that the rules get wrong
     [inputs]     numbers that the input makers need (see INPUT_KEYS)
+    [generate]   what `generate` is asked for beside tokens, as keyword arguments that are true or false
 
     [[weights]]  an extra weight rule, tried before the general ones:
     match = "regular expression searched in the parameter's name"
@@ -18,7 +19,7 @@
     first = 100
     count = 256
 
-    [class.NAME.config], [class.NAME.reduced], [class.NAME.inputs]
+    [class.NAME.config], [class.NAME.reduced], [class.NAME.inputs], [class.NAME.generate]
                  the same tables for one class of the architecture, laid over those of all
 """
 
@@ -56,12 +57,13 @@ INPUT_KEYS = {
     "waves": "channels of an audio wave, as a dimension of its own",
     "either": "1 where a model takes either a text or a sound: `padded` has the sound",
     "decoder_text": "1 where a decoder takes a text though the config is of no encoder and decoder",
+    "encoder_width": "values of each state that a decoder, by itself, is given of the encoder that it attends to",
     "phrase_end": "id of the token that ends each phrase of a text",
     "text_length": "tokens of a text",
     "unpadded": "1 where the mask hides nothing, since rounding decides what the model says of hidden tokens",
 }
 _SERIES = {"into": str, "names": str, "first": int, "count": int}
-_TABLES = ("config", "reduced", "inputs")
+_TABLES = ("config", "reduced", "inputs", "generate")
 _PAIRS = ("image_size", "single_image_size")
 _KINDS = {"uniform": ("low", "high"), "log-uniform": ("low", "high"), "normal": ("mean", "std"), "gain": ("gain",)}
 
@@ -86,6 +88,7 @@ class Recipe:
     config: dict[str, Any] = field(default_factory=dict)
     reduced: dict[str, Any] = field(default_factory=dict)
     inputs: dict[str, int | list[int]] = field(default_factory=dict)
+    generate: dict[str, bool] = field(default_factory=dict)
     weights: tuple[WeightRule, ...] = ()
 
 
@@ -98,7 +101,7 @@ def load_recipe(model_type: str, model_class: str = "", folder: Path = FOLDER) -
         data = tomllib.loads(path.read_text("utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ListError(f"{path}: cannot be read as TOML: {' '.join(str(error).split())}") from error
-    _known(path, "top level", data, ("reason", "config", "reduced", "inputs", "weights", "series", "class"))
+    _known(path, "top level", data, ("reason", *_TABLES, "weights", "series", "class"))
     if not isinstance(data.get("reason"), str) or not data["reason"].strip():
         raise ListError(f"{path}: reason is missing; say why the rules are not enough")
     classes = data.get("class", {})
@@ -118,6 +121,7 @@ def load_recipe(model_type: str, model_class: str = "", folder: Path = FOLDER) -
         config=overlaid(data.get("config", {}), own.get("config", {})),
         reduced=overlaid(reduced, own.get("reduced", {})),
         inputs=data.get("inputs", {}) | own.get("inputs", {}),
+        generate=data.get("generate", {}) | own.get("generate", {}),
         weights=tuple(_weight_rule(path, rule) for rule in rules),
     )
 
@@ -142,6 +146,9 @@ def _check_tables(path: Path, where: str, tables: dict[str, Any]) -> None:
         if not all(isinstance(number, int) and not isinstance(number, bool) and number > 0 for number in numbers):
             valid = f"a positive whole number ({INPUT_KEYS[key]})"
             raise ListError(f"{path}: {where}inputs.{key} is {value!r}; valid: {valid}")
+    for key, value in tables.get("generate", {}).items():
+        if not isinstance(value, bool):
+            raise ListError(f"{path}: {where}generate.{key} is {value!r}; valid: true, false")
 
 
 def _tables(path: Path, key: str, data: dict[str, Any]) -> list[dict[str, Any]]:

@@ -53,16 +53,19 @@ def generate(model: nn.Module, inputs: dict[str, Any], teacher: Teacher) -> dict
     """A prefill and `DECODE_STEPS` cached steps; what was returned, logits in the model's own dtype.
 
     Nothing is compiled, unless `compile_steps` has prepared the model: by itself the library compiles on some devices
-    and not on others. Raises WrongSteps, and what the library raises.
+    and not on others. `inputs` may name what else to return (bools), and `return_dict_in_generate` as false where a
+    class sets that itself. Raises WrongSteps, and what the library raises.
     """
+    asked = {"return_dict_in_generate": True} | inputs
+    if not asked["return_dict_in_generate"]:  # this class asks for it itself, and refuses to be asked as well
+        del asked["return_dict_in_generate"]
     returned = model.generate(
-        **inputs,
+        **asked,
         max_new_tokens=1 + DECODE_STEPS,
         min_new_tokens=1 + DECODE_STEPS,
         do_sample=False,
         num_beams=1,
         use_cache=True,
-        return_dict_in_generate=True,
         output_logits=True,
         logits_processor=LogitsProcessorList([teacher]),
         **getattr(model, _COMPILED_OPTIONS, {"disable_compile": True}),

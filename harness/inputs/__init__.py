@@ -51,7 +51,7 @@ def make(
     """Keyword arguments for what the phase calls: float32, int64 and bool tensors on CPU.
 
     They are those of the model's forward method. For `Phase.GENERATE` a decoder beside an encoder gets no text to
-    begin with, for `Phase.TRAIN` labels are added.
+    begin with, and what the recipe asks `generate` for is added (bools); for `Phase.TRAIN` labels are.
 
     Tensors may also lie in plain data, of which `harness.execution` makes the argument (see `sessions`).
 
@@ -93,7 +93,7 @@ def make(
     unknown = sorted(set(inputs) - request.names)
     if unknown:
         raise InputError(f"{entry.id}: {entry.model_class}.forward does not take {', '.join(unknown)}")
-    return inputs
+    return inputs | recipe.generate if phase is Phase.GENERATE else inputs
 
 
 def _made(request: Request) -> dict[str, Any]:

@@ -105,9 +105,11 @@ def _features_here(request: Request, inputs: dict[str, Any]) -> torch.Tensor:
     return here.expand(request.batch, -1).contiguous()
 
 
-def _read(request: Request, inputs: dict[str, Any]) -> torch.Tensor:
-    """What queries attend to."""
-    return request.normal("encoder_hidden_states", request.batch, REGIONS, request.find("encoder_hidden_size"))
+def _read(request: Request, inputs: dict[str, Any]) -> torch.Tensor | None:
+    """What queries attend to, or a decoder by itself whose recipe says how wide it is; else None."""
+    told = request.numbers.get("encoder_width")
+    width = told or ("query_embeds" in inputs and request.find("encoder_hidden_size"))
+    return request.normal("encoder_hidden_states", request.batch, REGIONS, width) if width else None
 
 
 def _actions(request: Request, inputs: dict[str, Any]) -> torch.Tensor:
@@ -266,7 +268,7 @@ def _speaker(request: Request, inputs: dict[str, Any]) -> torch.Tensor:
 _Makers = dict[str, tuple[str, Callable[[Request, dict[str, Any]], torch.Tensor | None]]]
 
 _MAKERS: _Makers = {
-    "encoder_hidden_states": ("query_embeds", _read),
+    "encoder_hidden_states": ("query_embeds|input_ids", _read),
     "action_embeds": ("pixel_values", _actions),
     "qformer_input_ids": ("input_ids", _question),
     "qformer_attention_mask": ("input_ids", _question_mask),

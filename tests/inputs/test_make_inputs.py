@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 import torch
 
-from harness.cases import Profile
+from harness.cases import Phase, Profile
 from harness.execution import outputs
 from harness.inputs import InputError, cast, digest, make
 from harness.models import build, load, registered
@@ -27,6 +28,25 @@ def test_inputs_repeat_for_a_seed_and_change_with_it():
     first, again, other = made("llava"), made("llava"), made("llava", seed=1)
     assert digest(first[0]) == digest(again[0])
     assert digest(first[0]) != digest(other[0])
+
+
+def test_what_a_recipe_asks_for_is_asked_of_generate_alone(monkeypatch):
+    recipe = dataclasses.replace(load_recipe("llama"), generate={"output_audio": True})
+    monkeypatch.setattr("harness.inputs.load_recipe", lambda *_: recipe)
+    config = made("llama")[1]
+    asked = {
+        phase: make(ENTRIES["llama"], config, Path("absent"), Profile.PADDED, 0, phase).get("output_audio")
+        for phase in (Phase.FORWARD, Phase.GENERATE, Phase.TRAIN)
+    }
+    assert asked == {Phase.FORWARD: None, Phase.GENERATE: True, Phase.TRAIN: None}
+
+
+@pytest.mark.parametrize(("numbers", "shape"), [({}, None), ({"encoder_width": 48}, (2, 4, 48))])
+def test_a_decoder_alone_is_given_an_encoder_where_a_recipe_says_how_wide(monkeypatch, numbers, shape):
+    recipe = dataclasses.replace(load_recipe("bert"), inputs=numbers)
+    monkeypatch.setattr("harness.inputs.load_recipe", lambda *_: recipe)
+    states = made("bert")[0].get("encoder_hidden_states")
+    assert (None if states is None else tuple(states.shape)) == shape
 
 
 def test_drawing_inputs_leaves_the_global_generator_alone():

@@ -191,6 +191,7 @@ SERIES = "reason = 'x'\n[reduced.map]\nown = 3\n[[series]]\ninto = 'map'\nnames 
         ("reason = ", "cannot be read as TOML"),
         ("reason = 'x'\n[class.A.weights]\na = 1", "unknown key 'weights' in [class.A]"),
         ("reason = 'x'\n[class.A.inputs]\nframes = 0", "class.A.inputs.frames is 0"),
+        ("reason = 'x'\n[generate]\noutput_audio = 1", "generate.output_audio is 1"),
         ("reason = 'x'\n[class]\nA = 1", "[class.A] must be a table"),
     ],
 )
