@@ -153,7 +153,8 @@ class _Run:
                 parameter.copy_(kept)
 
     def leaves(self, model: nn.Module) -> Leaves:
-        """Output leaves of the model as it is."""
+        """Output leaves of the model as it is, nothing kept from when it was another."""
+        model.train().eval()  # drops what a model keeps of its parameters between calls (LeViT's attention biases)
         return reference.run(model, self.inputs, self.phase, self.seed, Teacher(self.known.tokens))
 
 

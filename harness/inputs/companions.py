@@ -91,6 +91,14 @@ def _prompt_mask(request: Request, inputs: dict[str, Any]) -> torch.Tensor:
     return picture(request, "prompt_masks", request.vision(), request.batch)
 
 
+def _depth(request: Request, inputs: dict[str, Any]) -> torch.Tensor | None:
+    """What a coarse sensor measured of each picture, metres, half as high and wide; `single` does without."""
+    if not request.padded:
+        return None
+    rows, _, height, width = inputs["pixel_values"].shape
+    return 1 + 4 * torch.rand(rows, 1, height // 2, width // 2, generator=request.generator("prompt_depth"))
+
+
 def _mask_prompt(request: Request, inputs: dict[str, Any]) -> torch.Tensor:
     """An earlier mask, four times as fine as the features of the picture."""
     part = request.part("prompt_encoder_config")
@@ -280,6 +288,7 @@ _MAKERS: _Makers = {
     "visual_pos": ("input_ids", _region_boxes),
     "prompt_pixel_values": ("pixel_values", _prompt_picture),
     "prompt_masks": ("pixel_values", _prompt_mask),
+    "prompt_depth": ("pixel_values", _depth),
     "input_masks": ("input_boxes", _mask_prompt),
     "image_embeds_position_mask": ("pixel_values|flattened_patches", _features_here),
     "past_values_padding": ("past_values", _not_padding),

@@ -46,6 +46,9 @@ RULES = (
     WeightRule(re.compile(r"(^|\.)sinks$"), "normal", 0.0, 0.5),
     # The scale of a sum of half a dozen convolutions beside each other, which would grow by that from layer to layer.
     WeightRule(re.compile(r"_convolution\.lab\.scale$"), "normal", 0.5, 0.05),
+    # Blocks of PP-LCNetV4 that end in a sum, behind neither a norm nor a rectifier, would double what they are given.
+    WeightRule(re.compile(r"\.token_conv(\.convolution)?\.weight$"), "gain", 1.0),
+    WeightRule(re.compile(r"\.channel_conv2\.normalization\.weight$"), "normal", 0.4, 0.05),
 )
 """Parameters whose values must lie in a range that shape and default do not tell."""
 

@@ -88,6 +88,24 @@ def test_both_models_are_left_as_they_were(block):
         assert torch.equal(truth.state_dict()[name], before[name].double()), name
 
 
+def test_what_a_model_keeps_of_a_tensor_while_it_evaluates_hides_nothing():
+    class Keeps(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.bias, self.kept = nn.Parameter(torch.randn(8)), None
+
+        def train(self, mode: bool = True) -> Keeps:
+            self.kept = None if mode else self.kept
+            return super().train(mode)
+
+        def forward(self, x):
+            self.kept = self.bias.exp() if self.kept is None else self.kept
+            return {"out": x + self.kept}
+
+    tensors, _ = measured(Keeps().eval(), x=torch.ones(8))
+    assert tensors["bias"].reason is None
+
+
 def test_every_element_moves_by_one_percent_either_way_and_the_same_each_time(block):
     seen = []
 

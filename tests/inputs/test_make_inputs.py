@@ -216,6 +216,14 @@ def test_pictures_that_only_a_part_names_are_made():
     assert inputs["self_conditioning_logits"].shape == guess
 
 
+def test_a_sensor_measures_less_finely_than_a_picture_shows():
+    inputs, _ = of_class("PromptDepthAnythingForDepthEstimation")
+    rows, _, height, width = inputs["pixel_values"].shape
+    assert inputs["prompt_depth"].shape == (rows, 1, height // 2, width // 2)
+    assert (inputs["prompt_depth"] > 0).all()
+    assert "prompt_depth" not in of_class("PromptDepthAnythingForDepthEstimation", Profile.SINGLE)[0]
+
+
 def test_objects_to_find_in_a_picture_are_pointed_at():
     padded, single = (of_class("SamModel", profile)[0] for profile in Profile)
     height, width = padded["pixel_values"].shape[-2:]
@@ -254,6 +262,7 @@ def test_what_only_the_model_inside_asks_for_is_made_too():
     ("model_type", "names"),
     [
         ("sam", ("input_points", "input_labels", "input_boxes", "input_masks")),
+        ("prompt_depth_anything", ("prompt_depth",)),
         ("evolla", ("protein_input_ids", "protein_attention_mask")),
         ("phi4_multimodal", ("image_pixel_values", "audio_input_features")),
     ],
