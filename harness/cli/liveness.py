@@ -49,7 +49,8 @@ def liveness(
 
     Takes one class of every registered model type, whose result is kept in the results store, or the entries of
     lists that words, --list or --tier name. What no forward pass shows is sought in the class's other phases and,
-    of a registered type, in its other classes.
+    of a registered type, in its other classes. The share is of those that can matter; biases that a softmax or a
+    norm cancels are listed, and count in the share of all.
     """
     os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"  # before torch: a sweep on CPU needs no backend
     os.environ["HF_HUB_OFFLINE"] = "1"
@@ -204,7 +205,7 @@ def _rows(one: Measured) -> Iterator[tuple[object, ...]]:
 def _show(measured: list[Measured], console: Console) -> None:
     """Totals, the dead tensors by reason and model, and the figures."""
     from harness.cli.style import plain
-    from harness.execution.liveness import UNREACHABLE, Reason
+    from harness.execution.liveness import Reason
 
     tensors = [tensor for one in measured for tensor in one.tensors]
     counts = Counter(tensor.reason for tensor in tensors)
@@ -228,12 +229,12 @@ def _show(measured: list[Measured], console: Console) -> None:
         line(f"  {one.entry.model_type}/{one.entry.model_class}: {one.verdict} {_message(one)}")
     if not tensors:
         return
-    reachable = len(tensors) - sum(counts[reason] for reason in UNREACHABLE)
+    matter = len(tensors) - counts[Reason.CANCELLED]  # what cancels can be wrong without anything being wrong
     print(f"figure: liveness_models {len(measured) - len(unmeasured)} count")
     print(f"figure: liveness_tensors {len(tensors)} count")
-    print(f"figure: liveness_share {counts[None] / len(tensors):.4f} ratio")
-    if reachable:
-        print(f"figure: liveness_share_of_reachable {counts[None] / reachable:.4f} ratio")
+    if matter:
+        print(f"figure: liveness_share {counts[None] / matter:.4f} ratio")
+    print(f"figure: liveness_share_of_all {counts[None] / len(tensors):.4f} ratio")
     seconds = [one.cpu_seconds for one in measured if one.tensors and one.cpu_seconds is not None]
     if seconds:
         print(f"figure: liveness_median_cpu_seconds {statistics.median(seconds):.2f} s")

@@ -43,12 +43,8 @@ class Reason(StrEnum):
     DROPPED = "used, but not for any output"
     CHOOSES = "only chooses, and chose the same"
     CANCELLED = "cancelled"
+    """Such as a bias of keys, which adds to all scores of a row alike: no inputs or weights would make it matter."""
     BELOW = "below tolerance"
-
-
-UNREACHABLE = (Reason.DROPPED, Reason.CANCELLED)
-"""What is read and yet changes nothing, so that no weights would. Whether other inputs would make a model use what it
-does not use here is not measured, and so is not presumed."""
 
 
 @dataclass(frozen=True, slots=True)
