@@ -142,7 +142,7 @@ def _maker(request: Request) -> Maker:
         return multimodal.text_picture_and_sound
     has_text, has_pixels = "input_ids" in request.names, "pixel_values" in request.names and not request.blind()
     if has_text and has_pixels:
-        marked = request.anywhere("image_token_id", "image_token_index") is not None
+        marked = multimodal.placeholder(request) is not None
         if marked and spoken.hears(request):
             return spoken.and_sounds(multimodal.placeholders)
         return multimodal.placeholders if marked else multimodal.text_and_picture

@@ -41,9 +41,16 @@ def placeholders(request: Request) -> dict[str, Any]:
     told = given is not None or "images_per_sample" in request.names
     made = None if told else features.count(request, "get_image_features", pictures)
     count = given or (count if made is None else made // request.batch)
-    image = request.anywhere("image_token_id", "image_token_index")
-    result = _marked(request, image, count) | pictures
+    result = _marked(request, placeholder(request), count) | pictures
     return result | _seen(request, result)
+
+
+def placeholder(request: Request) -> int | None:
+    """The token in whose places the features of pictures go, those of a video where pictures are its frames."""
+    image = request.anywhere("image_token_id", "image_token_index")
+    if image is None and "pixel_values_videos" not in request.names:
+        return request.anywhere("video_token_id", "video_token_index")
+    return image
 
 
 def text_picture_and_sound(request: Request) -> dict[str, Any]:

@@ -283,3 +283,9 @@ def test_what_goes_beside_the_main_input_takes_part(model_type, names, tmp_path)
         other = value.flip(-1) if value.is_floating_point() or value.dim() > 2 else value.roll(1, 0)
         moved = results({name: other})
         assert any(not torch.equal(leaf, moved[path]) for path, leaf in plain.items()), name
+
+
+def test_a_video_that_comes_as_pictures_has_its_features_placed_in_the_text():
+    made, config = of_class("InstructBlipVideoModel")
+    places = (made["input_ids"] == config.video_token_index).sum(dim=1).tolist()
+    assert places == [config.num_query_tokens * made["pixel_values"].shape[1]] * 2
