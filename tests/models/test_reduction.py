@@ -187,3 +187,10 @@ def test_layers_that_attend_in_another_way_are_some_of_the_layers(model_type):
 def test_projectors_read_merged_patches(model_type):
     config = reduced_config(CONFIG_MAPPING[model_type], load_recipe(model_type))
     assert config.out_hidden_size == config.vision_config.hidden_size * config.vision_config.merge_size**2
+
+
+def test_every_stack_of_layers_shrinks_whatever_its_part_is_called():
+    for model_type in ("seamless_m4t", "seamless_m4t_v2", "bart", "whisper"):
+        for original, small in both(model_type):
+            stacks = [key for key in vars(original) if key.endswith(("encoder_layers", "decoder_layers"))]
+            assert all(getattr(small, key) <= 2 for key in stacks), stacks

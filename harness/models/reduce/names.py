@@ -13,7 +13,7 @@ INNERS = re.compile(
     r"intermediate_size|\w*ffn_dim|d_ff|hidden_dim|ffn_hidden_size|n_inner|block_ff_dim|\w+_intermediate_size"
 )
 LAYERS = re.compile(
-    r"(\w+_)?(num_hidden_layers|num_layers|n_layers?|depth)|layers|(encoder|decoder)_layers|num_\w+_layers"
+    r"(\w+_)?(num_hidden_layers|num_layers|n_layers?|depth)|layers|(\w+_)?(encoder|decoder)_layers|num_\w+_layers"
 )
 HEADS = re.compile(r"(\w+_)?(num_attention_heads|attention_heads|num_heads|n_heads?|attn_heads)")
 KEY_HEADS = re.compile(r"(\w+_)?(num_key_value_heads|num_kv_heads|num_key_heads|n_kv_heads?)")
