@@ -80,10 +80,11 @@ def liveness(
         except KeyboardInterrupt:
             console.print(f"stopped: {len(measured)} of {len(entries)} were measured; this is what is known so far")
             raise
-        if file:
-            file.seek(0)
-            file.truncate()
-            csv.writer(file).writerows([_COLUMNS, *(row for one in measured for row in _rows(one))])
+        finally:  # the rows so far are there whatever happens; now also what was found elsewhere
+            if file:
+                file.seek(0)
+                file.truncate()
+                csv.writer(file).writerows([_COLUMNS, *(row for one in measured for row in _rows(one))])
     if not any(one.tensors for one in measured):
         raise typer.Exit(EXIT_NOTHING)
     if not (only or listed):

@@ -189,8 +189,9 @@ def test_projectors_read_merged_patches(model_type):
     assert config.out_hidden_size == config.vision_config.hidden_size * config.vision_config.merge_size**2
 
 
-def test_every_stack_of_layers_shrinks_whatever_its_part_is_called():
-    for model_type in ("seamless_m4t", "seamless_m4t_v2", "bart", "whisper"):
-        for original, small in both(model_type):
-            stacks = [key for key in vars(original) if key.endswith(("encoder_layers", "decoder_layers"))]
-            assert all(getattr(small, key) <= 2 for key in stacks), stacks
+@pytest.mark.parametrize("model_type", ["seamless_m4t", "seamless_m4t_v2", "bart", "whisper"])
+def test_every_stack_of_layers_shrinks_whatever_its_part_is_called(model_type):
+    ((original, small),) = both(model_type)
+    stacks = [key for key in vars(original) if key.endswith(("encoder_layers", "decoder_layers"))]
+    assert len(stacks) >= 2
+    assert all(getattr(small, key) <= 2 for key in stacks), stacks
