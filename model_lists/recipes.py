@@ -8,7 +8,7 @@
     [inputs]     numbers that the input makers need (see INPUT_KEYS)
     [generate]   what `generate` is asked for beside tokens, as keyword arguments that are true or false
 
-    [[weights]]  an extra weight rule, tried before the general ones:
+    [[weights]]  an extra weight rule, tried before the general ones, wherever this architecture is a part too:
     match = "regular expression searched in the parameter's name"
     kind = "uniform" | "log-uniform" | "normal" | "gain"
     low, high (uniform, log-uniform), mean, std (normal) or gain (of the power that a matrix passes on, its root)
@@ -73,12 +73,18 @@ class WeightRule:
     """Draw parameters whose name matches `match` from the distribution `kind` with bounds or moments `a`, `b`.
 
     A "gain" `a` has no `b`: it is that of a matrix whose elements have the standard deviation a / sqrt(fan-in).
+    `part` is how the names begin that the rule is about; what follows is the name that `match` is searched in.
     """
 
     match: re.Pattern[str]
     kind: str
     a: float
     b: float = 0.0
+    part: str = ""
+
+    def matches(self, name: str) -> bool:
+        """Whether the rule is about the parameter of this full name."""
+        return name.startswith(self.part) and self.match.search(name.removeprefix(self.part)) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -151,6 +151,7 @@ def _synthetic(entry: Entry, seed: int) -> PreTrainedModel:
             if own is not None:
                 _check_size(entry, cls, config)
             model = _instantiate(cls, config)
+        rules = (*recipe.weights, *weights.of_parts(model))
     except given.BadConfig as error:
         raise BuildError(f"{entry.id}: {error}") from error
     except (UnreducibleConfig, ListError) as error:
@@ -179,7 +180,7 @@ def _synthetic(entry: Entry, seed: int) -> PreTrainedModel:
             f"{entry.id}: {parameters:,} parameters, more than {PARAMETER_LIMIT:,}; "
             f"reduce further in model_lists/recipes/{entry.model_type}.toml"
         )
-    weights.draw(model, seed, recipe.weights)
+    weights.draw(model, seed, rules)
     return model
 
 

@@ -10,13 +10,15 @@ from __future__ import annotations
 import hashlib
 import math
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
+from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
-from model_lists.recipes import WeightRule
+from model_lists.recipes import WeightRule, load_recipe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,13 +46,22 @@ RULES = (
     # Log temperatures of contrastive models and of attention.
     WeightRule(re.compile(r"logit_scale$"), "normal", 1.0, SPREAD),
     WeightRule(re.compile(r"(^|\.)sinks$"), "normal", 0.0, 0.5),
-    # The scale of a sum of half a dozen convolutions beside each other, which would grow by that from layer to layer.
-    WeightRule(re.compile(r"_convolution\.lab\.scale$"), "normal", 0.5, 0.05),
-    # Blocks of PP-LCNetV4 that end in a sum, behind neither a norm nor a rectifier, would double what they are given.
-    WeightRule(re.compile(r"\.token_conv(\.convolution)?\.weight$"), "gain", 1.0),
-    WeightRule(re.compile(r"\.channel_conv2\.normalization\.weight$"), "normal", 0.4, 0.05),
 )
 """Parameters whose values must lie in a range that shape and default do not tell."""
+
+
+def of_parts(model: PreTrainedModel) -> tuple[WeightRule, ...]:
+    """The weight rules of the recipes of other architectures that `model` holds as parts, outer ones first.
+
+    Raises ListError for a malformed recipe.
+    """
+    types, rules = {"": model.config.model_type}, []
+    for name, module in model.named_modules():
+        around = types[name.rpartition(".")[0]]
+        types[name] = module.config.model_type if isinstance(module, PreTrainedModel) else around
+        if types[name] != around:
+            rules.extend(replace(rule, part=f"{name}.") for rule in load_recipe(types[name]).weights)
+    return tuple(rules)
 
 
 def draw(model: nn.Module, seed: int, extra: tuple[WeightRule, ...] = ()) -> None:
@@ -105,7 +116,7 @@ def _values(
 ) -> torch.Tensor:
     shape = default.shape
     for rule in rules:
-        if rule.match.search(name):
+        if rule.matches(name):
             return _ruled(rule, module, shape, generator)
     normal = torch.randn(shape, generator=generator)
     if name.endswith("running_var"):

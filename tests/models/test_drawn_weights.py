@@ -9,6 +9,8 @@ import pytest
 import torch
 from torch import nn
 
+from harness import models
+from harness.models import registered
 from harness.models.weights import draw
 from model_lists.recipes import WeightRule
 
@@ -42,3 +44,18 @@ def test_a_rule_gives_a_matrix_the_gain_it_says():
     draw(model, seed=0, extra=(WeightRule(re.compile("weight$"), "gain", 3.0),))
     for matrix, fan_in in ((model[0].weight, 64), (model[1].weight, 32 * 3)):
         assert matrix.std().item() == pytest.approx(3 / math.sqrt(fan_in), rel=0.05)
+
+
+def test_a_part_is_drawn_by_its_own_recipe_in_every_architecture_that_has_it(tmp_path):
+    entry = registered.entry(registered.base_pairs()["slanet"])  # has no rules, and a PP-LCNet, which has
+    model = models.load(entry, models.build(entry, tmp_path, seed=0).folder, "float32", "cpu")
+    part = model.backbone.vision_backbone
+    scales = [value for name, value in part.named_parameters() if name.endswith("normalization.weight")]
+    assert torch.cat(scales).mean().item() == pytest.approx(1.35, abs=0.01)
+
+
+def test_a_rule_about_a_part_sees_names_as_the_part_has_them():
+    model = nn.ModuleDict({"a": nn.ModuleDict({"b": nn.Linear(4, 4)}), "b": nn.Linear(4, 4)})
+    draw(model, seed=0, extra=(WeightRule(re.compile(r"^b\.bias$"), "normal", 5.0, 0.0, part="a."),))
+    assert model["a"]["b"].bias.tolist() == [5.0] * 4
+    assert model["b"].bias.abs().max() < 1
