@@ -47,7 +47,7 @@ def main() -> None:
         given = phases.moved(inputs.cast(made, case.dtype), target.device_type)
         returned = outputs.leaves(phases.run(case.phase, runner, given, 0))
         returned = {path: leaf.cpu() for path, leaf in returned.items()}
-    verdict = judge(known.truth, known.cpu, returned).verdict
+    verdict = judge(known.truth, known.cpu, returned, known.hidden).verdict
     sys.exit(sick is not None or verdict is not Verdict.PASS)
 
 

@@ -128,7 +128,7 @@ class _Run:
 
     def judged(self, model: nn.Module, parameter: nn.Parameter, name: str) -> Judgement | None:
         """The judgement on the outputs of `model` with one of its tensors perturbed; None where nothing moved."""
-        return _judged(self.known.truth, self.known.cpu, self.perturbed(model, parameter, name))
+        return _judged(self.known.truth, self.known.cpu, self.perturbed(model, parameter, name), self.known.hidden)
 
     def perturbed(self, model: nn.Module, parameter: nn.Parameter, name: str) -> Leaves:
         """Output leaves with one tensor perturbed; in training without that tensor after the step."""
@@ -158,21 +158,22 @@ def _fails(judged: Judgement | None) -> bool:
     return judged is not None and judged.verdict is not Verdict.PASS
 
 
-def _judged(truth: Leaves, cpu: Leaves, moved: Leaves) -> Judgement | None:
+def _judged(truth: Leaves, cpu: Leaves, moved: Leaves, hidden: Leaves) -> Judgement | None:
     """The judgement on the leaves that differ from `cpu`, of which those that are equal pass; None where none does."""
     if moved.keys() != cpu.keys():
-        return judge(truth, cpu, moved)
+        return judge(truth, cpu, moved, hidden)
     differ = [path for path, leaf in cpu.items() if not torch.equal(leaf, moved[path])]
-    return judge(*({path: leaves[path] for path in differ} for leaves in (truth, cpu, moved))) if differ else None
+    some = ({path: leaves[path] for path in differ if path in leaves} for leaves in (truth, cpu, moved, hidden))
+    return judge(*some) if differ else None
 
 
 def _read_in_vain(truth: nn.Module, parameter: nn.Parameter, name: str, run: _Run) -> Reason:
     """Why a tensor that is read is dead, from what it does to the float64 truth."""
-    known = run.known.truth
+    known, hidden = run.known.truth, run.known.hidden
     with Double():
-        judged = _judged(known, known, run.perturbed(truth, parameter, name))
+        judged = _judged(known, known, run.perturbed(truth, parameter, name), hidden)
         if judged is None:
-            flipped = _judged(known, known, run.multiplied(truth, parameter, -1.0))
+            flipped = _judged(known, known, run.multiplied(truth, parameter, -1.0), hidden)
             return Reason.DROPPED if flipped is None else Reason.CHOOSES
     ratio = judged.worst.ratio if judged.worst else None
     return Reason.CANCELLED if ratio is not None and ratio < ROUNDING_RATIO else Reason.BELOW

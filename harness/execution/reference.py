@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from harness.cases import Dtype, Phase, Verdict
-from harness.execution import outputs, phases
+from harness.execution import outputs, padding, phases
 from harness.execution.double import Double
 from harness.execution.generation import Teacher
 from harness.inputs import cast
@@ -22,15 +22,17 @@ class Reference:
     """Output leaves of the truth (float64) and of the CPU at the case's dtype, on CPU.
 
     `tokens` are those that the CPU chose at each step of generation, int64, none in other phases.
+    `hidden` tells of the leaves that have elements of padding which these are, bool, of the leaf's shape.
     """
 
     truth: Leaves
     cpu: Leaves
     tokens: list[torch.Tensor] = field(default_factory=list)
+    hidden: Leaves = field(default_factory=dict)
 
     def save(self, path: Path) -> None:
         """Write with `torch.save`."""
-        torch.save({"truth": self.truth, "cpu": self.cpu, "tokens": self.tokens}, path)
+        torch.save({field.name: getattr(self, field.name) for field in fields(self)}, path)
 
     @classmethod
     def read(cls, path: Path) -> Reference:
@@ -54,7 +56,8 @@ def compute(
     second = run(model, given, phase, seed + (phase is Phase.TRAIN), Teacher(free.tokens))
     with Double():
         exact = run(truth, cast(given, "float64"), phase, seed, Teacher(free.tokens))
-    return Reference(exact, first, free.tokens), reference_health.diagnose(exact, first, second)
+    hidden = padding.hidden(given, first, phase)
+    return Reference(exact, first, free.tokens, hidden), reference_health.diagnose(exact, first, second, hidden)
 
 
 def run(

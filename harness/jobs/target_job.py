@@ -81,7 +81,7 @@ def _run(report: Report, target: Target, case: Case, payload: dict[str, Any]) ->
         _, latency = once(runner)
 
     report.enter(Stage.COMPARE)
-    judged = judge(known.truth, known.cpu, returned)
+    judged = judge(known.truth, known.cpu, returned, known.hidden)
     verdict, message = judged.verdict, judged.message
     if executed.programs_executed == 0:
         verdict, message = Verdict.NOT_EXECUTED, f"{target.name} executed no program after the model was loaded"

@@ -43,18 +43,23 @@ class Judgement:
     message: str
 
 
-def judge(truth: Leaves, cpu: Leaves, target: Leaves) -> Judgement:
+def judge(truth: Leaves, cpu: Leaves, target: Leaves, hidden: Leaves | None = None) -> Judgement:
     """Judge a target's output leaves, all on CPU.
 
     `truth` holds float64 values of the same leaves that `cpu` holds at the case's dtype;
-    `target` is what the backend returned. Every leaf is judged; the most severe verdict wins,
-    and among leaves of that verdict the one with the largest error for its allowance.
+    `target` is what the backend returned. `hidden` tells, for some leaves, which elements are of
+    padding (bool, of the leaf's shape): their values are not judged. Every leaf is judged; the most
+    severe verdict wins, and among leaves of that verdict the one with the largest error for its allowance.
     """
+    hidden = hidden or {}
     missing = [path for path in cpu if path not in target]
     extra = [path for path in target if path not in cpu]
     gradients = of_gradients(truth)
     judged = [
-        _leaf(path, truth[path], cpu[path], target[path], gradients if path.startswith(GRADIENT) else ORDINARY)
+        _leaf(
+            *(path, truth[path], cpu[path], target[path], hidden.get(path)),
+            gradients if path.startswith(GRADIENT) else ORDINARY,
+        )
         for path in cpu
         if path in target
     ]
@@ -63,7 +68,8 @@ def judge(truth: Leaves, cpu: Leaves, target: Leaves) -> Judgement:
     if not judged:
         return Judgement(Verdict.WEAK_REFERENCE, None, 0, "the model returned no tensors")
     worst = min(judged, key=lambda leaf: (_SEVERITY.index(leaf.verdict), -(leaf.ratio or 0.0)))
-    return Judgement(worst.verdict, worst, len(judged), _describe(worst))
+    told = _describe(worst) or next((f"{leaf.path}: {leaf.note}" for leaf in judged if leaf.note), "")
+    return Judgement(worst.verdict, worst, len(judged), told)
 
 
 def _describe(leaf: Leaf) -> str:
@@ -74,24 +80,30 @@ def _describe(leaf: Leaf) -> str:
     return f"{leaf.path}: {leaf.note}"
 
 
-def _leaf(path: str, truth: torch.Tensor, cpu: torch.Tensor, target: torch.Tensor, by: Lenience) -> Leaf:
+def _leaf(
+    path: str, truth: torch.Tensor, cpu: torch.Tensor, target: torch.Tensor, hide: torch.Tensor | None, by: Lenience
+) -> Leaf:
     leaf = Leaf(path, Verdict.PASS, tuple(cpu.shape), str(cpu.dtype).removeprefix("torch."), cpu.numel())
     if target.shape != cpu.shape:
         return replace(leaf, verdict=Verdict.WRONG_SHAPE, note=f"shape {tuple(target.shape)}, not {tuple(cpu.shape)}")
-    nonfinite = _nonfinite(leaf, cpu, target)
+    shown = torch.ones((), dtype=torch.bool).expand(cpu.shape) if hide is None else ~hide
+    if target.is_floating_point() and (count := int((~torch.isfinite(target) & torch.isfinite(cpu) & ~shown).sum())):
+        leaf = replace(leaf, note=f"{count} elements are NaN or infinite on the target, all of padding")
+    nonfinite = _nonfinite(leaf, cpu, target, shown)
     if nonfinite is not None:
         return nonfinite
     if target.dtype != cpu.dtype:
         return replace(leaf, verdict=Verdict.WRONG_DTYPE, note=f"dtype {target.dtype}, not {cpu.dtype}")
     if cpu.is_complex():
-        real = _floats(leaf, torch.view_as_real(truth), torch.view_as_real(cpu), torch.view_as_real(target), by)
+        both = shown.unsqueeze(-1).expand(*shown.shape, 2)
+        real = _floats(leaf, *(torch.view_as_real(side) for side in (truth, cpu, target)), both, by)
         return replace(real, index=real.index[:-1] if real.index else real.index)
     if cpu.is_floating_point():
-        return _floats(leaf, truth, cpu, target, by)
-    return _exact(leaf, cpu, target)
+        return _floats(leaf, truth, cpu, target, shown, by)
+    return _exact(leaf, cpu, target, shown)
 
 
-def _nonfinite(leaf: Leaf, cpu: torch.Tensor, target: torch.Tensor) -> Leaf | None:
+def _nonfinite(leaf: Leaf, cpu: torch.Tensor, target: torch.Tensor, shown: torch.Tensor) -> Leaf | None:
     """A verdict where one side is NaN or infinite and the other is not, or infinite with another sign."""
     if not (cpu.is_floating_point() or cpu.is_complex()):
         return None
@@ -99,12 +111,12 @@ def _nonfinite(leaf: Leaf, cpu: torch.Tensor, target: torch.Tensor) -> Leaf | No
         (Verdict.NONFINITE_DEVICE_ONLY, target, cpu, "on the target only"),
         (Verdict.NONFINITE_REFERENCE_ONLY, cpu, target, "on the CPU only"),
     ):
-        bad = ~torch.isfinite(culprit) & torch.isfinite(other)
+        bad = ~torch.isfinite(culprit) & torch.isfinite(other) & shown
         if bad.any():
             count = int(bad.sum())
             note = f"{count} of {cpu.numel()} elements are NaN or infinite {where}"
             return _at(replace(leaf, verdict=verdict, note=note), _first(bad), cpu, target)
-    both = ~torch.isfinite(cpu)
+    both = ~torch.isfinite(cpu) & shown
     differs = both & (cpu != target) & ~(torch.isnan(cpu) & torch.isnan(target))
     if differs.any():
         kind = Verdict.NONFINITE_DEVICE_ONLY
@@ -113,11 +125,13 @@ def _nonfinite(leaf: Leaf, cpu: torch.Tensor, target: torch.Tensor) -> Leaf | No
     return None
 
 
-def _floats(leaf: Leaf, truth: torch.Tensor, cpu: torch.Tensor, target: torch.Tensor, by: Lenience) -> Leaf:
+def _floats(
+    leaf: Leaf, truth: torch.Tensor, cpu: torch.Tensor, target: torch.Tensor, shown: torch.Tensor, by: Lenience
+) -> Leaf:
     """Judge ordinary elements and outliers apart, so that a mask of -1e9 does not hide all that is near 1."""
     unrepresentable = ~torch.isfinite(truth.to(cpu.dtype))  # for instance float64's own `finfo.min`
     t = torch.where(unrepresentable, cpu.double(), truth.double())
-    usable = torch.isfinite(cpu)
+    usable = torch.isfinite(cpu) & shown
     outlier = _outliers(t, usable)
     groups = [members for members in (usable & ~outlier, usable & outlier) if members.any()]
     if not groups:
@@ -164,8 +178,8 @@ def _measure(
     return _at(replace(measured, verdict=verdict), worst, cpu, target, t)
 
 
-def _exact(leaf: Leaf, cpu: torch.Tensor, target: torch.Tensor) -> Leaf:
-    differs = cpu != target
+def _exact(leaf: Leaf, cpu: torch.Tensor, target: torch.Tensor, shown: torch.Tensor) -> Leaf:
+    differs = (cpu != target) & shown
     if not differs.any():
         return leaf
     note = f"{int(differs.sum())} of {cpu.numel()} discrete values differ"

@@ -15,11 +15,11 @@ _MASK = 1e300
 """Magnitudes in float64 above this are `finfo.min` and sums of it, which are infinite at lower dtypes by intent."""
 
 
-def diagnose(truth: Leaves, first: Leaves, second: Leaves) -> tuple[Verdict, str] | None:
+def diagnose(truth: Leaves, first: Leaves, second: Leaves, hidden: Leaves | None = None) -> tuple[Verdict, str] | None:
     """The verdict on a reference and one line of why, or None where it is fit.
 
     `first` and `second` are two CPU runs at the case's dtype, `truth` the float64 run. All three
-    come from the same weights and inputs.
+    come from the same weights and inputs. `hidden` as of `judge`.
     """
     if not first:
         return Verdict.WEAK_REFERENCE, "the model returned no tensors"
@@ -31,6 +31,8 @@ def diagnose(truth: Leaves, first: Leaves, second: Leaves) -> tuple[Verdict, str
     for path, leaf in first.items():
         if leaf.shape != second[path].shape or leaf.shape != truth[path].shape:
             return Verdict.NONDETERMINISTIC_REFERENCE, f"{path}: CPU runs return different shapes"
+    truth, first, second = (_shown(leaves, hidden or {}) for leaves in (truth, first, second))
+    for path, leaf in first.items():
         if not torch.equal(torch.nan_to_num(leaf), torch.nan_to_num(second[path])):
             return Verdict.NONDETERMINISTIC_REFERENCE, f"{path}: two CPU runs differ"
         if leaf.is_floating_point() or leaf.is_complex():
@@ -47,6 +49,11 @@ def diagnose(truth: Leaves, first: Leaves, second: Leaves) -> tuple[Verdict, str
     if not any(_tells(leaf) for leaf in first.values()):
         return Verdict.WEAK_REFERENCE, "every output is constant"
     return None
+
+
+def _shown(leaves: Leaves, hidden: Leaves) -> Leaves:
+    """The leaves without what is of padding, those that have any flat."""
+    return {path: leaf[~hidden[path]] if path in hidden else leaf for path, leaf in leaves.items()}
 
 
 def _noise(leaf: torch.Tensor, exact: torch.Tensor, least: float) -> float:

@@ -179,3 +179,30 @@ def test_squares_that_overflow_or_vanish_do_not_blind_the_rule():
         cpu = truth.float()
         assert verdict(truth, cpu, cpu) is Verdict.PASS
         assert verdict(truth, cpu, cpu * 1.01) is Verdict.NUMERIC_MISMATCH
+
+
+@pytest.mark.parametrize("bad", [7.0, float("nan"), float("inf")])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64])
+def test_what_padding_holds_is_not_judged_and_everything_else_is(bad, dtype):
+    cpu = drawn(0, 2, 4, 3).to(dtype)
+    truth, hidden = cpu.to(torch.complex128 if dtype.is_complex else torch.float64), torch.zeros(2, 4, 3) == 1
+    hidden[1, 2:] = True
+    at_padding, before_it = cpu.clone(), cpu.clone()
+    at_padding[1, 2:], before_it[1, 1, 0] = bad, bad
+    assert judge({"y": truth}, {"y": cpu}, {"y": at_padding}, {"y": hidden}).verdict is Verdict.PASS
+    assert judge({"y": truth}, {"y": cpu}, {"y": at_padding}).verdict is not Verdict.PASS
+    assert judge({"y": truth}, {"y": cpu}, {"y": before_it}, {"y": hidden}).verdict is not Verdict.PASS
+
+
+def test_discrete_values_of_padding_are_not_judged_and_its_shape_is():
+    cpu, hidden = torch.arange(6).view(2, 3), torch.tensor([[False] * 3, [False, False, True]])
+    other = cpu.clone().index_put_((torch.tensor(1), torch.tensor(2)), torch.tensor(9))
+    assert judge({"y": cpu}, {"y": cpu}, {"y": other}, {"y": hidden}).verdict is Verdict.PASS
+    assert judge({"y": cpu}, {"y": cpu}, {"y": other[:, :2]}, {"y": hidden}).verdict is Verdict.WRONG_SHAPE
+
+
+def test_a_nan_of_padding_is_told():
+    cpu, hidden = drawn(0, 2, 3).float(), torch.tensor([[False] * 3, [False, False, True]])
+    target = cpu.clone().index_put_((torch.tensor(1), torch.tensor(2)), torch.tensor(float("nan")))
+    judged = judge({"y": cpu.double()}, {"y": cpu}, {"y": target}, {"y": hidden})
+    assert judged.message == "y: 1 elements are NaN or infinite on the target, all of padding"

@@ -49,3 +49,13 @@ def test_other_leaves_in_float64_are_an_error_of_the_reference():
 def test_a_truth_and_a_cpu_that_disagree_judge_nothing(truth, cpu, expected):
     found = diagnose({"y": truth}, {"y": cpu}, {"y": cpu.clone()})
     assert (found[0] if found else None) is expected
+
+
+@pytest.mark.parametrize("second", [VALUES, VALUES + 1e-6])
+def test_padding_makes_no_reference_sick(second):
+    hidden = {"y": torch.tensor([[False] * 8 + [True] * 4] * 2)}
+    first = {"y": torch.stack([VALUES, torch.where(hidden["y"][0], torch.nan, VALUES)])}
+    again = {"y": torch.stack([VALUES, torch.where(hidden["y"][0], second, VALUES)])}
+    truth = {"y": first["y"].double()}
+    assert diagnose(truth, first, again, hidden) is None
+    assert diagnose(truth, first, again) is not None
