@@ -104,6 +104,7 @@ class Verdict(StrEnum):
         Group.BACKEND,
         "finite where the reference is NaN or infinite",
     )
+    NONDETERMINISTIC = "NONDETERMINISTIC", Group.BACKEND, "two runs of the target differ by more than noise"
     NUMERIC_MISMATCH = "NUMERIC_MISMATCH", Group.BACKEND, "an output leaf is outside its noise budget"
     WRONG_STRUCTURE = "WRONG_STRUCTURE", Group.BACKEND, "output keys or lengths differ from the reference"
     WRONG_SHAPE = "WRONG_SHAPE", Group.BACKEND, "an output leaf has another shape than the reference"

@@ -44,6 +44,22 @@ class Leaf:
 
 
 @dataclass(frozen=True, slots=True)
+class Blame:
+    """Where a wrong result comes from, as far as running again tells.
+
+    `pair` names the two executions that disagree, "compiled vs strict-eager" or "strict-eager vs cpu"; empty where
+    unknown. `repeats` says that a second run of the target agreed with the first. `precision` is the widest narrower
+    type whose products, on CPU, are as far from the truth as the target is; empty where none is. `first` is the path of
+    the first output tensor, in order, that is wrong.
+    """
+
+    pair: str = ""
+    repeats: bool | None = None
+    precision: str = ""
+    first: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Counters:
     """What the target did for a case; None is "unknown", never zero by default."""
 
@@ -65,7 +81,8 @@ class Record:
     `cpu_seconds` is what the case's process used, its reference not included.
     `latency_seconds` is the wall time of a repeated call, after everything has been compiled once.
     Hashes are sha256 hex of weights, of inputs, and of all that the outputs depend on; `twin_of` is the id of
-    the case that ran in this one's stead, since it depends on the very same. `leaves_judged` of `leaves` were compared.
+    the case that ran in this one's stead, since it depends on the very same. `flips` counts the choices between
+    equally good candidates that the target made otherwise than the CPU; None where none had to be looked at.
     """
 
     case: Case
@@ -81,6 +98,8 @@ class Record:
     evidence: Evidence | None = None
     worst: Leaf | None = None
     leaves: int | None = None
+    blame: Blame = Blame()
+    flips: int | None = None
     seconds: dict[str, float] = field(default_factory=dict)
     counters: Counters = Counters()
     synthetic_params: int | None = None

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 
 from harness.cases import Dtype, Phase, Verdict
-from harness.execution import outputs, padding, phases
+from harness.execution import choices, outputs, padding, phases
+from harness.execution.choices import Forcing, Watching, same
 from harness.execution.double import Double
 from harness.execution.generation import Teacher
 from harness.inputs import cast
@@ -45,17 +46,30 @@ def compute(
 ) -> tuple[Reference, tuple[Verdict, str] | None]:
     """Run the reference twice at `dtype`, then once in float64 from the same (rounded) weights and inputs.
 
-    In training the second run draws from another seed, since nothing may be left to chance there.
+    In training the second run draws from another seed, since nothing may be left to chance there. What is a toss-up at
+    `dtype` the truth chooses as the CPU did, so that the distance between them is rounding alone.
 
     `model` is on CPU at `dtype`, `truth` the same model computing in float64. Returns the reference and,
     where it is not fit to judge by, the verdict that says so with one line of why.
     """
     given = cast(inputs, dtype)
     free = Teacher()
-    first = run(model, given, phase, seed, free)
-    second = run(model, given, phase, seed + (phase is Phase.TRAIN), Teacher(free.tokens))
-    with Double():
-        exact = run(truth, cast(given, "float64"), phase, seed, Teacher(free.tokens))
+    with Watching():  # as in the second run: under a mode some modules compute otherwise
+        first = run(model, given, phase, seed, free)
+    with Watching(scores=True) as own:
+        second = run(model, given, phase, seed + (phase is Phase.TRAIN), Teacher(free.tokens))
+    widened = cast(given, "float64")
+
+    def exact_run() -> Leaves:
+        with Double():
+            return run(truth, widened, phase, seed, Teacher(free.tokens))
+
+    with Watching(scores=True) as right:
+        exact = exact_run()
+    noises = None if same(own.picks, right.picks) else choices.noises(own.scores, right.scores)
+    if noises is not None:
+        with Forcing(own.picks, noises, ties=True):
+            exact = exact_run()
     hidden = padding.hidden(given, first, phase)
     return Reference(exact, first, free.tokens, hidden), reference_health.diagnose(exact, first, second, hidden)
 

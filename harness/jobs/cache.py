@@ -18,7 +18,7 @@ from typing import Any
 
 from harness.cases import Case, Entry
 
-INPUTS, REFERENCE, META = "inputs.pt", "reference.pt", "meta.json"
+INPUTS, REFERENCE, META, RETURNED = "inputs.pt", "reference.pt", "meta.json", "returned.pt"
 _PACKAGES = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "accelerate")
 _MADE = {"sick", "structure_sha256"}
 """What a reference that was made to the end says, beside its seals."""

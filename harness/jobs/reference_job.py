@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,8 @@ from harness import inputs, models
 from harness.cases import Case, Stage, Verdict
 from harness.execution import reference
 from harness.execution.reference import Reference
-from harness.jobs.cache import INPUTS, META, REFERENCE, published, seals
+from harness.execution.second_look import look
+from harness.jobs.cache import INPUTS, META, REFERENCE, RETURNED, published, seals
 from harness.jobs.channel import Channel
 from harness.jobs.payload import case_of
 from harness.jobs.report import Report
@@ -72,5 +73,25 @@ def run(payload: dict[str, Any], channel: Channel) -> None:
             sealed = seals([folder / INPUTS, folder / REFERENCE], built.folder)
             (folder / META).write_text(json.dumps(meta | {"seals": sealed}))
         report.deliver(meta=meta)
+    except BaseException as error:  # noqa: BLE001 - the boundary of a process: an error is a result
+        report.fail(error)
+
+
+def look_again(payload: dict[str, Any], channel: Channel) -> None:
+    """Look again at what a target returned and chose, as `target_job.run` left it in the folder `payload["watch"]`."""
+    report = Report(channel)
+    try:
+        case, seed, folder = case_of(payload["case"]), payload["seed"], Path(payload["folder"])
+        report.enter(Stage.IMPORT)
+        models.model_class(case.entry)
+        report.enter(Stage.REFERENCE)
+        checkpoint = Path(payload["checkpoint"])
+        model = models.load(case.entry, checkpoint, case.dtype, "cpu")
+        truth = models.load_truth(case.entry, checkpoint, case.dtype)
+        left = torch.load(Path(payload["watch"]) / RETURNED, weights_only=True)
+        known, given = Reference.read(folder / REFERENCE), torch.load(folder / INPUTS, weights_only=True)
+        options = {"phase": case.phase, "dtype": case.dtype, "seed": seed}
+        looked = look(model, truth, given, known, left["returned"], left["picks"], **options)
+        report.deliver(**asdict(looked))
     except BaseException as error:  # noqa: BLE001 - the boundary of a process: an error is a result
         report.fail(error)

@@ -17,11 +17,20 @@ from harness.jobs import death, device_lock
 from harness.jobs.payload import of_case
 from harness.jobs.supervisor import Child, Limits, Outcome, Server, ServerFailed, supervise
 from harness.jobs.twins import Twins
-from harness.records import Counters, Leaf, Record
+from harness.records import Blame, Counters, Leaf, Record
 from harness.targets.base import Target, TargetUnavailable
 
 _SWITCHES = ("TORCH_COMPILE_DISABLE", "TORCHDYNAMO_", "TORCH_COMPILE_BACKEND")
 """Settings with which a compiled mode would compile nothing, or something else."""
+_WRONG = (
+    Verdict.NUMERIC_MISMATCH,
+    Verdict.NONFINITE_DEVICE_ONLY,
+    Verdict.NONFINITE_REFERENCE_ONLY,
+    Verdict.WRONG_STRUCTURE,
+    Verdict.WRONG_SHAPE,
+    Verdict.WRONG_DTYPE,
+)
+"""Verdicts that speak of what the target returned, and so are looked into further."""
 _SECRETS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_HUB_TOKEN")
 
 
@@ -62,6 +71,7 @@ class JobRunner:
         self._unavailable: TargetUnavailable | None = None
         self._model: tuple[Entry, Server, Child] | None = None
         self._references: dict[Path, _Prepared] = {}
+        self._plain: dict[tuple[Case, str], Verdict] = {}
 
     def __enter__(self) -> JobRunner:
         return self
@@ -161,29 +171,60 @@ class JobRunner:
             own = prepared.facts | {"case": case, "twin_of": twin.case.id, "seconds": prepared.seconds}
             return dataclasses.replace(twin, **own, log="", cpu_seconds=None)
         record = self._run(record, prepared)
+        if record.verdict in _WRONG:
+            record = self._explained(record, prepared)
+        if case.mode is self.target.modes[0]:
+            self._plain = {(case, self.fault): record.verdict}
         self._twins.keep(record, self.fault)
         return record
 
+    def _explained(self, record: Record, prepared: _Prepared) -> Record:
+        """A record of a wrong result with what running again tells of why; a pass where it was only a toss-up."""
+        blame = dataclasses.replace(record.blame, pair=self._pair(record, prepared))
+        record = dataclasses.replace(record, blame=blame)
+        model = self._model_process(record.case)
+        if isinstance(model, Outcome):
+            return record
+        with tempfile.TemporaryDirectory(dir=self._servers) as folder:
+            outcome = self._on_target(model, record.case, prepared, watch=folder)
+            if (outcome.result or {}).get("verdict") != record.verdict:
+                return record  # watched, it ends otherwise: what it chose then tells nothing about the result
+            payload = self._payload(record.case, prepared.checkpoint) | {"watch": folder}
+            outcome = self._on_cpu("harness.jobs.reference_job:look_again", record.case, payload)
+        return self._looked_at(record, outcome)
+
+    def _pair(self, record: Record, prepared: _Prepared) -> str:
+        """The two executions that disagree: the mode and the target's first one, or that one and the CPU."""
+        plain = dataclasses.replace(record.case, mode=self.target.modes[0])
+        if record.case == plain:
+            return f"{plain.mode} vs cpu"
+        if (plain, self.fault) not in self._plain:
+            self._plain = {(plain, self.fault): self._run(dataclasses.replace(record, case=plain), prepared).verdict}
+        verdict = self._plain[plain, self.fault]
+        if verdict is Verdict.PASS:
+            return f"{record.case.mode} vs {plain.mode}"
+        return f"{plain.mode} vs cpu" if verdict in _WRONG else ""
+
+    @staticmethod
+    def _looked_at(record: Record, outcome: Outcome) -> Record:
+        result = outcome.result or {}
+        if "judged" not in result:
+            return record
+        judged, flips = result["judged"], result["flips"]
+        found = {"flips": flips, "blame": dataclasses.replace(record.blame, precision=result["precision"])}
+        if flips:
+            found |= {"worst": _leaf(judged["worst"]), "verdict": Verdict(judged["verdict"])}
+            told = f"{flips} choices between equally good candidates are not the CPU's"
+            found["message"] = "; ".join(filter(None, (judged["message"], told)))
+        return dataclasses.replace(record, **found, seconds=_sum(record.seconds, outcome.seconds))
+
     def _run(self, record: Record, prepared: _Prepared) -> Record:
-        case = record.case
-        model = self._model_process(case)
+        model = self._model_process(record.case)
         if isinstance(model, Outcome):
             if error := (model.result or {}).get("error"):
                 return self._ended(record, model, death.of_error(error, Stage.BUILD, None), death.one_line(error))
             return self._ended(record, model, *death.of_death(model, self.target))
-        payload = {
-            "case": of_case(case),
-            "checkpoint": prepared.checkpoint,
-            "folder": str(caches.reference_folder(self.cache, case, self.seed)),
-            "seed": self.seed,
-            "fault": self.fault,
-        }
-        with device_lock.held(self.target, self.cache):
-            child = model.fork("harness.jobs.target_job:run", payload)
-            on_stage = lambda stage: self._on_stage(case, stage)  # noqa: E731
-            outcome = supervise(model, child, self.limits, Stage.IMPORT, on_stage)
-        if outcome.status is None:
-            self._drop_model()
+        outcome = self._on_target(model, record.case, prepared)
         if outcome.result is None:
             return self._ended(record, outcome, *death.of_death(outcome, self.target))
         error = outcome.result.get("error")
@@ -191,6 +232,20 @@ class JobRunner:
             verdict = death.of_error(error, outcome.stage, self.target)
             return self._ended(record, outcome, verdict, death.one_line(error), error["detail"])
         return self._ended(record, outcome, Verdict(outcome.result["verdict"]), outcome.result["message"])
+
+    def _on_target(self, model: Server, case: Case, prepared: _Prepared, watch: str = "") -> Outcome:
+        payload = self._payload(case, prepared.checkpoint) | {"fault": self.fault, "watch": watch}
+        with device_lock.held(self.target, self.cache):
+            child = model.fork("harness.jobs.target_job:run", payload)
+            on_stage = lambda stage: self._on_stage(case, stage)  # noqa: E731
+            outcome = supervise(model, child, self.limits, Stage.IMPORT, on_stage)
+        if outcome.status is None:
+            self._drop_model()
+        return outcome
+
+    def _payload(self, case: Case, checkpoint: str) -> dict[str, Any]:
+        folder = str(caches.reference_folder(self.cache, case, self.seed))
+        return {"case": of_case(case), "seed": self.seed, "checkpoint": checkpoint, "folder": folder}
 
     def _ended(self, record: Record, outcome: Outcome, verdict: Verdict, message: str, detail: str = "") -> Record:
         result = outcome.result or {}
@@ -211,6 +266,7 @@ class JobRunner:
             latency_seconds=result.get("latency"),
             cpu_seconds=outcome.cpu_seconds,
             worst=_leaf(worst) if worst else None,
+            blame=Blame(**result.get("blame", {})),
         )
 
     def _prepared(self, case: Case) -> _Prepared:
@@ -224,19 +280,8 @@ class JobRunner:
         return prepared
 
     def _compute_reference(self, case: Case, folder: Path) -> _Prepared:
-        if self._reference_server is None:
-            self._reference_server = Server.join(
-                "reference", "harness.jobs.preload:reference", "", self.environment, self._servers
-            )
-            self._reference_server.ready()
         checkpoint = caches.checkpoint_folder(self.cache, case.entry, self.seed)
-        payload = {"case": of_case(case), "seed": self.seed, "checkpoint": str(checkpoint), "folder": str(folder)}
-        child = self._reference_server.fork("harness.jobs.reference_job:run", payload)
-        on_stage = lambda stage: self._on_stage(case, stage)  # noqa: E731
-        outcome = supervise(self._reference_server, child, self.limits, Stage.IMPORT, on_stage)
-        if outcome.status is None:
-            self._reference_server.close()
-            self._reference_server = None
+        outcome = self._on_cpu("harness.jobs.reference_job:run", case, self._payload(case, str(checkpoint)))
         if outcome.result is None:
             verdict, message = death.of_death(outcome, None)
             return _Prepared.failed(verdict, outcome, message)
@@ -245,6 +290,21 @@ class JobRunner:
             verdict = death.of_error(error, outcome.stage, None)
             return _Prepared.failed(verdict, outcome, death.one_line(error), error["detail"])
         return dataclasses.replace(_Prepared.of(outcome.result["meta"], cached=False), seconds=outcome.seconds)
+
+    def _on_cpu(self, job: str, case: Case, payload: dict[str, Any]) -> Outcome:
+        """Run a job of `case` in a process that never loads a backend."""
+        if self._reference_server is None:
+            self._reference_server = Server.join(
+                "reference", "harness.jobs.preload:reference", "", self.environment, self._servers
+            )
+            self._reference_server.ready()
+        child = self._reference_server.fork(job, payload)
+        on_stage = lambda stage: self._on_stage(case, stage)  # noqa: E731
+        outcome = supervise(self._reference_server, child, self.limits, Stage.IMPORT, on_stage)
+        if outcome.status is None:
+            self._reference_server.close()
+            self._reference_server = None
+        return outcome
 
     def _model_process(self, case: Case) -> Server | Outcome:
         """The process that has imported the code of the case's model, or how it failed to."""

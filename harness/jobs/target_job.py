@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
 import time
 import traceback
 from pathlib import Path
@@ -12,18 +14,19 @@ import torch
 
 from harness import models
 from harness.cases import Case, Mode, Stage, Verdict
-from harness.execution import outputs, phases
+from harness.execution import choices, outputs, phases
+from harness.execution.choices import Watching
 from harness.execution.generation import Teacher
 from harness.execution.placement import assert_model_on, assert_on
 from harness.execution.reference import Reference
 from harness.inputs import cast
 from harness.jobs import preload, zygote
-from harness.jobs.cache import INPUTS, REFERENCE
+from harness.jobs.cache import INPUTS, REFERENCE, RETURNED
 from harness.jobs.channel import Channel
 from harness.jobs.payload import case_of
 from harness.jobs.report import Report, clipped
-from harness.numerics.judge import judge
-from harness.records import Counters
+from harness.numerics.judge import agree, judge
+from harness.records import Blame, Counters
 from harness.targets.base import Target
 
 
@@ -39,7 +42,10 @@ def serve_model(payload: dict[str, Any], channel: Channel) -> None:
 
 
 def run(payload: dict[str, Any], channel: Channel) -> None:
-    """Load a case's model onto the target as a user does, run it, and judge what it returns."""
+    """Load a case's model onto the target as a user does, run it, and judge what it returns.
+
+    With `payload["watch"]`, a folder, what it returned and chose is left there.
+    """
     report = Report(channel)
     try:
         report.enter(Stage.IMPORT)
@@ -70,19 +76,30 @@ def _run(report: Report, target: Target, case: Case, payload: dict[str, Any]) ->
             assert_on(device, outputs.tensors(returned), "outputs")
             return {path: leaf.detach().cpu() for path, leaf in outputs.leaves(returned).items()}, elapsed
 
-        runner = model
+        runner, watched = model, Watching()
         if case.mode is Mode.COMPILED:
             report.enter(Stage.COMPILE)
-            runner = phases.compiled(case.phase, model, target.compile)
+            around = functools.partial(choices.exposed, picks=watched.picks) if payload["watch"] else None
+            runner = phases.compiled(case.phase, model, functools.partial(target.compile, around=around))
             once(runner)
+            watched.picks.clear()
         report.enter(Stage.RUN)
-        returned, _ = once(runner)
+        with watched if payload["watch"] and case.mode is not Mode.COMPILED else contextlib.nullcontext():
+            returned, _ = once(runner)
+        picks = [picked.cpu() for picked in watched.picks]
         executed = _difference(target.counters(), before)
-        _, latency = once(runner)
+        again, latency = once(runner)
 
     report.enter(Stage.COMPARE)
-    judged = judge(known.truth, known.cpu, returned, known.hidden)
+    if payload["watch"]:
+        torch.save({"returned": returned, "picks": picks}, Path(payload["watch"]) / RETURNED)
+    known_leaves = (known.truth, known.cpu)
+    judged, second = (judge(*known_leaves, leaves, known.hidden) for leaves in (returned, again))
+    repeats = agree(*known_leaves, returned, again, known.hidden)
     verdict, message = judged.verdict, judged.message
+    if not repeats and {judged.verdict, second.verdict} != {Verdict.PASS}:
+        verdict = Verdict.NONDETERMINISTIC
+        message = "; ".join(f"{turn} run: {x.message or 'passes'}" for turn, x in (("one", judged), ("next", second)))
     if executed.programs_executed == 0:
         verdict, message = Verdict.NOT_EXECUTED, f"{target.name} executed no program after the model was loaded"
     if case.mode is Mode.COMPILED and executed.graph_breaks is None:
@@ -92,6 +109,7 @@ def _run(report: Report, target: Target, case: Case, payload: dict[str, Any]) ->
         message=message,
         leaves=judged.leaves,
         worst=dataclasses.asdict(judged.worst) if judged.worst else None,
+        blame=dataclasses.asdict(Blame(repeats=repeats, first=judged.first or second.first)),
         counters=dataclasses.asdict(executed),
         latency=latency,
     )

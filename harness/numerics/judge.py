@@ -35,12 +35,16 @@ _SEVERITY = (
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The verdict on a case's outputs, the leaf that decided it, and how many leaves were judged."""
+    """The verdict on a case's outputs, the leaf that decided it, and how many leaves were judged.
+
+    `first` is the path of the first leaf, in the order of the outputs, that is no pass; empty where all are.
+    """
 
     verdict: Verdict
     worst: Leaf | None
     leaves: int
     message: str
+    first: str = ""
 
 
 def judge(truth: Leaves, cpu: Leaves, target: Leaves, hidden: Leaves | None = None) -> Judgement:
@@ -69,7 +73,34 @@ def judge(truth: Leaves, cpu: Leaves, target: Leaves, hidden: Leaves | None = No
         return Judgement(Verdict.WEAK_REFERENCE, None, 0, "the model returned no tensors")
     worst = min(judged, key=lambda leaf: (_SEVERITY.index(leaf.verdict), -(leaf.ratio or 0.0)))
     told = _describe(worst) or next((f"{leaf.path}: {leaf.note}" for leaf in judged if leaf.note), "")
-    return Judgement(worst.verdict, worst, len(judged), told)
+    first = next((leaf.path for leaf in judged if leaf.verdict is not Verdict.PASS), "")
+    return Judgement(worst.verdict, worst, len(judged), told, first)
+
+
+def agree(truth: Leaves, cpu: Leaves, one: Leaves, other: Leaves, hidden: Leaves | None = None) -> bool:
+    """Do two runs of a target differ by no more than noise allows? Arguments as of `judge`, the target's twice.
+
+    What is between them is judged as if it were between the target and the truth.
+    """
+    if one.keys() != other.keys() or any(_kind(one[path]) != _kind(other[path]) for path in one):
+        return False
+    moved = {}
+    for path, leaf in one.items():
+        differs = ~((leaf == other[path]) | ((leaf != leaf) & (other[path] != other[path])))
+        if hidden and path in hidden and hidden[path].shape == leaf.shape:
+            differs &= ~hidden[path]
+        continuous = leaf.is_floating_point() or leaf.is_complex()
+        if path in cpu and _kind(cpu[path]) == _kind(leaf) and continuous:
+            apart = truth[path] + (other[path].to(truth[path].dtype) - leaf.to(truth[path].dtype))
+            moved[path] = torch.where(differs, apart.to(leaf.dtype), cpu[path])
+        elif differs.any():
+            return False
+    known = ({path: leaves[path] for path in moved} for leaves in (truth, cpu))
+    return not moved or judge(*known, moved).verdict is Verdict.PASS
+
+
+def _kind(leaf: torch.Tensor) -> tuple[torch.Size, torch.dtype]:
+    return leaf.shape, leaf.dtype
 
 
 def _describe(leaf: Leaf) -> str:
@@ -132,7 +163,7 @@ def _floats(
     unrepresentable = ~torch.isfinite(truth.to(cpu.dtype))  # for instance float64's own `finfo.min`
     t = torch.where(unrepresentable, cpu.double(), truth.double())
     usable = torch.isfinite(cpu) & shown
-    outlier = _outliers(t, usable)
+    outlier = outliers(t, usable)
     groups = [members for members in (usable & ~outlier, usable & outlier) if members.any()]
     if not groups:
         return replace(leaf, note="no finite element to compare")
@@ -140,8 +171,8 @@ def _floats(
     return max(measured, key=lambda m: (m.verdict is not Verdict.PASS, m.ratio or 0.0))
 
 
-def _outliers(t: torch.Tensor, usable: torch.Tensor) -> torch.Tensor:
-    """Which elements are judged among themselves, bool of the leaf's shape."""
+def outliers(t: torch.Tensor, usable: torch.Tensor) -> torch.Tensor:
+    """Which of the `usable` elements of the float64 truth `t` are judged among themselves, bool of its shape."""
     sizes = t.abs()
     told = sizes[usable & (t != 0)]
     if not told.numel():

@@ -57,8 +57,10 @@ class Target(Protocol):
     def entered(self, mode: Mode) -> AbstractContextManager[None]:
         """Execute in `mode`, at the highest matmul precision, inside the returned context."""
 
-    def compile(self, model: torch.nn.Module) -> Callable[..., Any]:
-        """The compiled form of `model`, for `Mode.COMPILED`."""
+    def compile(
+        self, model: torch.nn.Module, around: Callable[[Callable[..., Any]], Callable[..., Any]] | None = None
+    ) -> Callable[..., Any]:
+        """The compiled form of `model`, for `Mode.COMPILED`; `around` makes another of the `torch.compile` backend."""
 
     def synchronize(self) -> None:
         """Wait until everything queued on the device has executed."""

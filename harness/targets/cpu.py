@@ -72,10 +72,12 @@ class Cpu:
         finally:
             torch.set_float32_matmul_precision(precision)
 
-    def compile(self, model: torch.nn.Module) -> Callable[..., Any]:
+    def compile(
+        self, model: torch.nn.Module, around: Callable[[Callable[..., Any]], Callable[..., Any]] | None = None
+    ) -> Callable[..., Any]:
         import torch
 
-        return torch.compile(model, backend="inductor", dynamic=False)
+        return torch.compile(model, backend=process.compiler("inductor", around), dynamic=False)
 
     def synchronize(self) -> None:
         """Nothing is queued on the CPU."""

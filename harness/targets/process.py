@@ -9,7 +9,9 @@ import os
 import platform
 import resource
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 
 def versions(*packages: str) -> dict[str, str]:
@@ -49,6 +51,15 @@ def warm_up_dynamo() -> None:
     if tqdm is not None and tqdm.tqdm.monitor is not None:
         # Its thread takes a lock from time to time, which a fork at that moment would leave locked in the child.
         tqdm.tqdm.monitor.exit()
+
+
+def compiler(backend: str, around: Callable[[Callable[..., Any]], Callable[..., Any]] | None) -> Any:
+    """What `torch.compile` takes as its backend: the one of that name, or what `around` makes of it."""
+    if around is None:
+        return backend
+    from torch._dynamo.backends.registry import lookup_backend
+
+    return around(lookup_backend(backend))
 
 
 @functools.cache

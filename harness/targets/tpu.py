@@ -177,10 +177,14 @@ class TorchTpu:
             if graphs:
                 os.environ["TORCHINDUCTOR_CACHE_DIR"] = graphs
 
-    def compile(self, model: torch.nn.Module) -> Callable[..., Any]:
+    def compile(
+        self, model: torch.nn.Module, around: Callable[[Callable[..., Any]], Callable[..., Any]] | None = None
+    ) -> Callable[..., Any]:
         import torch
 
-        return torch.compile(model, backend="tpu", dynamic=False, options=self.compile_options)
+        return torch.compile(
+            model, backend=process.compiler("tpu", around), dynamic=False, options=self.compile_options
+        )
 
     def synchronize(self) -> None:
         import torch

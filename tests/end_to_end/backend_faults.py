@@ -1,10 +1,12 @@
 """Faults put into the real backend, in the process of a case, through the registered kernels of its operators."""
 
+import itertools
 import os
 import signal
 import time
 
 import torch
+from torch._dynamo.backends.registry import lookup_backend
 
 _LIBRARY = torch.library.Library("aten", "IMPL")
 
@@ -104,3 +106,37 @@ def one_token_is_cached_wrongly():
         return whole
 
     _override("cat", cat)
+
+
+def gelu_is_by_tanh_where_compiled():
+    """A rewrite of the captured graph that the uncompiled model does not go through."""
+    original = torch.compile
+
+    def compile(model, *, backend, **options):
+        known = backend if callable(backend) else lookup_backend(backend)
+
+        def rewriting(graph, examples, **more):
+            for node in graph.graph.nodes:
+                if getattr(node.target, "__name__", "") == "gelu":
+                    node.kwargs = {"approximate": "tanh"}
+            graph.recompile()
+            return known(graph, examples, **more)
+
+        return original(model, backend=rewriting, **options)
+
+    torch.compile = compile
+
+
+def gelu_differs_from_run_to_run():
+    calls = itertools.count()
+    _override("gelu", lambda x, *, approximate="none": torch.relu(x) * (1 + 0.01 * (next(calls) % 7)))
+
+
+def next_best_experts():
+    """Ranks from one on are taken for ranks from zero on."""
+
+    def topk(x, k, dim=-1, largest=True, sorted=True):
+        values, indices = torch.sort(x, dim=dim, descending=largest)
+        return values.narrow(dim, 1, k).contiguous(), indices.narrow(dim, 1, k).contiguous()
+
+    _override("topk", topk)

@@ -14,6 +14,7 @@ import pytest
 import results
 from harness.cases import Case, Dtype, Evidence, Mode, Phase, Profile, Stage, Verdict
 from harness.jobs import JobRunner, Limits
+from harness.records import Blame
 from harness.targets import resolve
 from model_lists import list_path, load_list
 
@@ -160,6 +161,40 @@ def test_every_phase_is_compiled_where_asked(runner, phase):
     record = runner.run(case_of("llama", Mode.COMPILED, phase=phase))
     runner.fault = ""
     assert record.verdict is Verdict.NOT_EXECUTED
+
+
+@pytest.mark.parametrize(
+    ("fault", "mode", "pair"),
+    [
+        ("gelu_by_tanh", Mode.STRICT_EAGER, "strict-eager vs cpu"),
+        ("gelu_by_tanh", Mode.DEFER_AND_FUSE, "strict-eager vs cpu"),
+        ("gelu_is_by_tanh_where_compiled", Mode.COMPILED, "compiled vs strict-eager"),
+    ],
+)
+def test_a_mismatch_says_who_disagrees_and_where_first(runner, fault, mode, pair):
+    runner.fault = f"backend_faults:{fault}"
+    record = runner.run(case_of("vit", mode))
+    runner.fault = ""
+    assert record.verdict is Verdict.NUMERIC_MISMATCH, record.message + record.detail
+    assert record.blame == Blame(pair, True, "tensorfloat32", "logits")
+    assert record.flips == 0
+
+
+def test_a_target_that_disagrees_with_itself_is_said_to(runner):
+    runner.fault = "backend_faults:gelu_differs_from_run_to_run"
+    record = runner.run(case_of("vit", Mode.STRICT_EAGER))
+    runner.fault = ""
+    assert record.verdict is Verdict.NONDETERMINISTIC, record.message + record.detail
+    assert record.blame.repeats is False
+
+
+@pytest.mark.parametrize("mode", [Mode.STRICT_EAGER, Mode.COMPILED])
+def test_a_router_that_chooses_wrongly_is_no_toss_up(runner, mode):
+    runner.fault = "backend_faults:next_best_experts"
+    record = runner.run(case_of("mixtral", mode))
+    runner.fault = ""
+    assert record.verdict is Verdict.NUMERIC_MISMATCH, record.message + record.detail
+    assert (record.flips, record.blame.precision) == (0, "")
 
 
 def test_a_hang_ends_at_its_limit_with_the_stack_it_hung_in(runner):

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.cases import Verdict
-from harness.numerics.judge import judge
+from harness.numerics.judge import agree, judge
 
 DTYPES = {torch.float32: 1e-6, torch.bfloat16: 8e-3, torch.float16: 1e-3}
 seeds = st.integers(0, 2**31 - 1)
@@ -206,3 +206,29 @@ def test_a_nan_of_padding_is_told():
     target = cpu.clone().index_put_((torch.tensor(1), torch.tensor(2)), torch.tensor(float("nan")))
     judged = judge({"y": cpu.double()}, {"y": cpu}, {"y": target}, {"y": hidden})
     assert judged.message == "y: 1 elements are NaN or infinite on the target, all of padding"
+
+
+@pytest.mark.parametrize(
+    ("other", "expected"),
+    [
+        (lambda y: y, True),
+        (lambda y: y * (1 + 1e-7), True),
+        (lambda y: y * 1.5, False),
+        (lambda y: torch.full_like(y, float("nan")), False),
+        (lambda y: y[:2], False),
+        (lambda y: y.bfloat16(), False),
+    ],
+)
+@pytest.mark.parametrize("wrong", [1.0, 3.0, float("nan")])
+def test_two_runs_agree_where_no_more_than_noise_is_between_them(other, expected, wrong):
+    truth = drawn(0, 4, 3)
+    cpu = truth.float()
+    one = cpu * wrong
+    expected = expected or bool(one.isnan().all() and other(one).shape == one.shape and other(one).dtype == one.dtype)
+    assert agree({"y": truth}, {"y": cpu}, {"y": one}, {"y": other(one)}) is expected
+
+
+def test_two_runs_that_choose_otherwise_disagree_even_where_one_is_right():
+    cpu = torch.arange(6)
+    assert agree({"y": cpu}, {"y": cpu}, {"y": cpu.flip(0)}, {"y": cpu}) is False
+    assert agree({"y": cpu}, {"y": cpu}, {"y": cpu.flip(0)}, {"y": cpu.flip(0)}) is True
