@@ -14,7 +14,7 @@ import torch
 
 from harness import models
 from harness.cases import Case, Mode, Stage, Verdict
-from harness.execution import choices, outputs, phases
+from harness.execution import choices, outputs, phases, randomness
 from harness.execution.choices import Watching
 from harness.execution.generation import Teacher
 from harness.execution.placement import assert_model_on, assert_on
@@ -60,6 +60,8 @@ def _run(report: Report, target: Target, case: Case, payload: dict[str, Any]) ->
     device, seed, folder = target.device_type, payload["seed"], Path(payload["folder"])
     given = cast(torch.load(folder / INPUTS, weights_only=True), case.dtype)
     known = Reference.read(folder / REFERENCE)
+    if case.mode is not Mode.COMPILED:
+        randomness.draw_on_cpu(device)
     with target.entered(case.mode):
         report.enter(Stage.TO_DEVICE)
         model = models.load(case.entry, Path(payload["checkpoint"]), case.dtype, device, **target.load_options())

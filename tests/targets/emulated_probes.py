@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 from harness.cases import Mode
+from harness.execution import randomness
 from harness.targets import resolve
 
 target = resolve("tpu-emulated")
@@ -61,6 +62,43 @@ def attention():
             distance(F.scaled_dot_product_attention, q, k, v),
             distance(lambda q, k, v, m: F.scaled_dot_product_attention(q, k, v, attn_mask=m), q, k, v, mask),
         ]
+
+
+def draws():
+    """Whether the device has the CPU's numbers, for every way to draw, before and after it is asked to."""
+
+    def ways(device):
+        x, p = torch.zeros(2, 3, device=device), torch.full((2, 3), 0.4, device=device)
+        seeded = torch.Generator(device).manual_seed(3)
+        yield "rand", lambda: torch.rand(2, 3, device=device)
+        yield "randn", lambda: torch.randn(2, 3, device=device, dtype=torch.bfloat16)
+        yield "randn_like", lambda: torch.randn_like(x)
+        yield "randint", lambda: torch.randint(2, 9, (4,), device=device)
+        yield "randperm", lambda: torch.randperm(7, device=device)
+        yield "normal", lambda: torch.normal(x, p)
+        yield "normal of a scalar", lambda: torch.normal(1.0, p)
+        yield "bernoulli", lambda: torch.bernoulli(p)
+        yield "bernoulli_", lambda: x.clone().bernoulli_(0.3)
+        yield "multinomial", lambda: torch.multinomial(p, 2)
+        yield "uniform_", lambda: x.clone().uniform_(-1, 2)
+        yield "exponential_", lambda: x.clone().exponential_(2.0)
+        yield "trunc_normal_", lambda: torch.nn.init.trunc_normal_(x.clone())
+        yield "a part", lambda: x.clone().t()[1:].normal_()
+        yield "a generator", lambda: torch.rand(5, generator=seeded, device=device)
+        yield "the generator again", lambda: torch.rand(5, generator=seeded, device=device)
+
+    def drawn(device):
+        for name, draw in ways(device):
+            torch.manual_seed(5)
+            yield name, [draw().cpu(), torch.rand(2)]  # and so much of the CPU's numbers is used up
+
+    def equal():
+        here, there = dict(drawn("cpu")), dict(drawn("tpu"))
+        return {name: all(map(torch.equal, here[name], there[name])) for name in here}
+
+    before = equal()
+    randomness.draw_on_cpu("tpu")
+    return [before, equal()]
 
 
 def scans():
@@ -254,6 +292,7 @@ PROBES = {
     "counting": counting,
     "attention": attention,
     "scans": scans,
+    "draws": draws,
     "zero-dimensional index": zero_dimensional_index,
     "mixture of experts": tiny_mixture,
     "no experts": no_mixture,

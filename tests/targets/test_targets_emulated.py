@@ -107,3 +107,9 @@ def test_a_mode_sets_execution_precision_and_cache_folder_and_restores_them(prob
 def test_errors_provoked_on_the_device_have_their_verdicts(probes, probe, verdict, text):
     found, message = probes[probe]
     assert (found, text in message) == (verdict, True), message
+
+
+def test_a_device_draws_the_cpus_numbers_once_it_is_told_to(probes):
+    before, after = probes["draws"]
+    assert not any(before.values())
+    assert all(after.values()), after
