@@ -75,10 +75,12 @@ def draw(model: nn.Module, seed: int, extra: tuple[WeightRule, ...] = ()) -> Non
 
 
 def _beside_snakes(model: nn.Module) -> set[int]:
-    """Ids of the convolutions that stand beside a snake."""
-    blocks = [list(module.children()) for module in model.modules()]
-    snaky = [parts for parts in blocks if any("snake" in type(part).__name__.lower() for part in parts)]
-    return {id(part) for parts in snaky for part in parts if isinstance(part, nn.modules.conv._ConvNd)}
+    """Ids of the convolutions that stand beside a snake, which its class or, where it is wrapped, its name tells."""
+    blocks = [dict(module.named_children()) for module in model.modules()]
+    snaky = [
+        parts for parts in blocks if any("snake" in f"{name} {type(x).__name__}".lower() for name, x in parts.items())
+    ]
+    return {id(part) for parts in snaky for part in parts.values() if isinstance(part, nn.modules.conv._ConvNd)}
 
 
 def _tensors(model: nn.Module) -> Iterator[tuple[nn.Module, str, torch.Tensor]]:

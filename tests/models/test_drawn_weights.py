@@ -31,6 +31,14 @@ def test_convolutions_gain_what_the_activation_beside_them_loses(activation, gai
         assert convolution.weight.std().item() == pytest.approx(gain / math.sqrt(32 * 3), rel=0.05)
 
 
+def test_a_snake_that_another_module_wraps_is_told_by_its_name():
+    block = nn.Sequential()
+    block.add_module("snake1", nn.Sequential(nn.Identity(), nn.ReLU()))
+    block.add_module("conv1", nn.Conv1d(32, 32, 3))
+    draw(block, seed=0)
+    assert block.conv1.weight.std().item() == pytest.approx(1 / math.sqrt(32 * 3), rel=0.05)
+
+
 def test_the_same_seed_and_name_draw_the_same_in_any_company():
     alone, together = nn.ModuleDict({"a": nn.Linear(4, 4)}), nn.ModuleDict({"b": nn.Linear(4, 4), "a": nn.Linear(4, 4)})
     for model in (alone, together):
