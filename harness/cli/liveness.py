@@ -48,9 +48,9 @@ def liveness(
     """Perturb every parameter tensor by 1 % on CPU and count those whose change the judge would fail.
 
     Takes one class of every registered model type, whose result is kept in the results store, or the entries of
-    lists that words, --list or --tier name. What no forward pass shows is sought in the class's other phases and,
-    of a registered type, in its other classes. The share is of those that can matter; biases that a softmax or a
-    norm cancels are listed, and count in the share of all.
+    lists that words, --list or --tier name. What that forward pass does not show is sought in the class's other
+    phases, on its inputs of the other profile and, of a registered type, in its other classes. The share is of those
+    that can matter; biases that a softmax or a norm cancels are listed, and count in the share of all.
     """
     os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"  # before torch: a sweep on CPU needs no backend
     os.environ["HF_HUB_OFFLINE"] = "1"
@@ -134,28 +134,32 @@ def _measured(entries: tuple[Entry, ...], workers: int, console: Console) -> Ite
 
 
 def _seek(measured: list[Measured], others: Callable[[Entry], Iterable[Entry]], workers: int, console: Console) -> None:
-    """Look for the dead tensors in every phase of `others`, the entries of the same type, and mark what is live."""
-    from harness.cases import Phase
+    """Look for the dead tensors elsewhere in `others`, the entries of the same type, and mark what is live.
+
+    In every phase, and in the forward pass on inputs of the other profile, which may ask for something else.
+    """
+    from harness.cases import Phase, Profile
     from harness.cli.style import plain
     from harness.jobs.liveness_sweep import seek
 
-    for phase in Phase:
+    known = (Phase.FORWARD, Profile.PADDED)
+    for phase, profile in (*((phase, Profile.PADDED) for phase in Phase), (Phase.FORWARD, Profile.SINGLE)):
         places = {
             entry: at
             for at, one in enumerate(measured)
             if _sought(one)
             for entry in others(one.entry)
-            if (entry, phase) != (one.entry, Phase.FORWARD)
+            if (entry, phase, profile) != (one.entry, *known)
         }
         names = {entry: _sought(measured[at]) for entry, at in places.items()}
         with (
             survey.progress(len(places), console) as advance,
-            contextlib.closing(seek(names, phase, workers=min(workers, len(places) or 1))) as ended,
+            contextlib.closing(seek(names, phase, profile, workers=min(workers, len(places) or 1))) as ended,
         ):
             for sought in ended:
                 entry, at = sought.entry, places[sought.entry]
                 advance(entry.model_type)
-                place = f"{entry.model_class} {phase}"
+                place = f"{entry.model_class} {phase}" + (f" {profile}" if profile is not Profile.PADDED else "")
                 measured[at] = _marked(measured[at], sought.live, place)
                 if sought.live or sought.message:
                     told = sought.message or f"{len(sought.live)} of {len(names[entry])} dead tensors are live here"

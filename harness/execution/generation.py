@@ -8,12 +8,15 @@ step, and the cache after the last.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import nn
 from transformers import CompileConfig, GenerationMixin, LogitsProcessor, LogitsProcessorList
+
+from harness.execution import diffusion
 
 _COMPILED_OPTIONS = "_zoo_compiled_generation"
 """Attribute of a model that `compile_steps` has prepared: what else `generate` is to be called with."""
@@ -56,25 +59,51 @@ def generate(model: nn.Module, inputs: dict[str, Any], teacher: Teacher) -> dict
     and not on others. `inputs` may name what else to return (bools), and `return_dict_in_generate` as false where a
     class sets that itself. Raises WrongSteps, and what the library raises.
     """
-    asked = {"return_dict_in_generate": True} | inputs
+    asked = {"return_dict_in_generate": True} | diffusion.opened(inputs)
     if not asked["return_dict_in_generate"]:  # this class asks for it itself, and refuses to be asked as well
         del asked["return_dict_in_generate"]
-    returned = model.generate(
-        **asked,
-        max_new_tokens=1 + DECODE_STEPS,
-        min_new_tokens=1 + DECODE_STEPS,
-        do_sample=False,
-        num_beams=1,
-        use_cache=True,
-        output_logits=True,
-        logits_processor=LogitsProcessorList([teacher]),
-        **getattr(model, _COMPILED_OPTIONS, {"disable_compile": True}),
-    )
+    with _last_word(model, teacher):
+        returned = model.generate(
+            **asked,
+            max_new_tokens=1 + DECODE_STEPS,
+            min_new_tokens=1 + DECODE_STEPS,
+            do_sample=False,
+            num_beams=1,
+            use_cache=True,
+            output_logits=True,
+            logits_processor=LogitsProcessorList([teacher]),
+            **getattr(model, _COMPILED_OPTIONS, {"disable_compile": True}),
+        )
     result = {"sequences": returned} if isinstance(returned, torch.Tensor) else dict(returned)
     if isinstance(result.get("logits"), tuple):
         # The library widens them to float32, which would judge a half type by float32's precision.
         result["logits"] = [step.to(model.dtype) for step in result["logits"]]
     return result
+
+
+@contextmanager
+def _last_word(model: nn.Module, teacher: Teacher) -> Iterator[None]:
+    """While it is entered, `teacher` comes after the processors that a class adds to those it is given.
+
+    Before them it would write down a token that they forbid, and be left without a choice.
+    """
+    parts = [part for part in model.modules() if isinstance(part, GenerationMixin)]
+    for part in parts:
+        part._get_logits_processor = _with_last(part._get_logits_processor, teacher)
+    try:
+        yield
+    finally:
+        for part in parts:
+            del part._get_logits_processor
+
+
+def _with_last(processors: Callable[..., LogitsProcessorList], teacher: Teacher) -> Callable[..., LogitsProcessorList]:
+    def ordered(*args: Any, **kwargs: Any) -> LogitsProcessorList:
+        made = processors(*args, **kwargs)
+        others = [each for each in made if each is not teacher]
+        return LogitsProcessorList([*others, teacher]) if len(others) < len(made) else made
+
+    return ordered
 
 
 def compile_steps(model: nn.Module, compiler: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:

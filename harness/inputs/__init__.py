@@ -82,8 +82,10 @@ def make(
         generates=model_class.can_generate(),
         phase=phase,
     )
+    if phase is Phase.GENERATE and _passes_on(model_class):  # `generate` has a mask whether or not forward names it
+        request = dataclasses.replace(request, names=names | {"attention_mask"})
     if request.numbers.get("inner_pictures"):
-        request = dataclasses.replace(request, names=names | features.arguments(request, "get_image_features"))
+        request = dataclasses.replace(request, names=request.names | features.arguments(request, "get_image_features"))
     if entry.weights is Weights.HUB and request.main == "input_ids" and (folder / "tokenizer.json").is_file():
         inputs = text.sentences(request, folder)
         return labelled(request, inputs) if phase is Phase.TRAIN else inputs
@@ -94,6 +96,12 @@ def make(
     if unknown:
         raise InputError(f"{entry.id}: {entry.model_class}.forward does not take {', '.join(unknown)}")
     return inputs | recipe.generate if phase is Phase.GENERATE else inputs
+
+
+def _passes_on(model_class: type) -> bool:
+    """Does it read a text, and hand what its forward method does not name on to a part?"""
+    parameters = inspect.signature(model_class.forward).parameters
+    return "input_ids" in parameters and any(each.kind is each.VAR_KEYWORD for each in parameters.values())
 
 
 def _made(request: Request) -> dict[str, Any]:
@@ -142,10 +150,11 @@ def _maker(request: Request) -> Maker:
         return multimodal.text_picture_and_sound
     has_text, has_pixels = "input_ids" in request.names, "pixel_values" in request.names and not request.blind()
     if has_text and has_pixels:
-        marked = multimodal.placeholder(request) is not None
-        if marked and spoken.hears(request):
-            return spoken.and_sounds(multimodal.placeholders)
-        return multimodal.placeholders if marked else multimodal.text_and_picture
+        if multimodal.placeholder(request) is None:
+            return multimodal.text_and_picture
+        maker = multimodal.placeholders
+        maker = spoken.and_videos(maker) if spoken.watches(request) else maker
+        return spoken.and_sounds(maker) if spoken.hears(request) else maker
     sounds = request.names & {"input_features", "input_values"}
     if has_text and sounds and not request.blind():
         if request.numbers.get("either"):

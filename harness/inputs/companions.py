@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from harness.cases import Phase
 from harness.inputs.request import Request, configs
 from harness.inputs.text import ordinary_tokens
 from harness.inputs.vision import flattened, picture, size
@@ -27,6 +28,8 @@ SPECIAL = 16
 """Ids at either end of a vocabulary that are left alone, since they may be special."""
 SPOKEN = 8
 """Frames that a speaker has spoken already."""
+NOISE_STEPS = 1000
+"""Times from noise to sound, of which a few are taken."""
 CODEBOOK_STRIDE = 8
 """Pixels that a codebook of patches shrinks a picture by (`FlavaImageCodebook` halves it three times)."""
 
@@ -99,8 +102,10 @@ def _depth(request: Request, inputs: dict[str, Any]) -> torch.Tensor | None:
     return 1 + 4 * torch.rand(rows, 1, height // 2, width // 2, generator=request.generator("prompt_depth"))
 
 
-def _mask_prompt(request: Request, inputs: dict[str, Any]) -> torch.Tensor:
-    """An earlier mask, four times as fine as the features of the picture."""
+def _mask_prompt(request: Request, inputs: dict[str, Any]) -> torch.Tensor | None:
+    """An earlier mask, four times as fine as the features of the picture; `single` does without."""
+    if not request.padded:
+        return None
     part = request.part("prompt_encoder_config")
     side = 4 * (request.find("image_size", config=part) // request.find("patch_size", config=part))
     return request.normal("input_masks", request.batch, 1, side, side)
@@ -157,6 +162,11 @@ def _some_hidden_patches(request: Request, inputs: dict[str, Any]) -> torch.Tens
         return None
     rows, columns = _patch_grid(request)
     return _as_many_in_each_row(request, "bool_masked_pos", rows * columns, rows * columns // 4)
+
+
+def _schedule(request: Request, inputs: dict[str, Any]) -> dict[str, int] | None:
+    """What a sound is drawn out of noise by, as plain data (see `harness.execution.diffusion`)."""
+    return {"train_steps": NOISE_STEPS} if request.phase is Phase.GENERATE else None
 
 
 def _hidden_frames(request: Request, inputs: dict[str, Any]) -> torch.Tensor | None:
@@ -289,7 +299,7 @@ _MAKERS: _Makers = {
     "prompt_pixel_values": ("pixel_values", _prompt_picture),
     "prompt_masks": ("pixel_values", _prompt_mask),
     "prompt_depth": ("pixel_values", _depth),
-    "input_masks": ("input_boxes", _mask_prompt),
+    "input_masks": ("input_points", _mask_prompt),
     "image_embeds_position_mask": ("pixel_values|flattened_patches", _features_here),
     "past_values_padding": ("past_values", _not_padding),
     "freq": ("past_values", _frequency),
@@ -298,6 +308,7 @@ _MAKERS: _Makers = {
     "entity_position_ids": ("entity_ids", _mentions),
     "entity_token_type_ids": ("entity_ids", _entity_types),
     "self_conditioning_logits": ("decoder_input_ids", _earlier_guess),
+    "noise_scheduler": ("input_values", _schedule),
     "mask_time_indices": ("input_values|input_features", _hidden_frames),
 }
 """Each with the input that it goes beside, or any of several; what is made here counts for those below it."""

@@ -22,6 +22,14 @@ def asks(request: Request, method: str, name: str) -> bool:
     return name in taken and taken[name].default is inspect.Parameter.empty
 
 
+def needs(request: Request, method: str) -> frozenset[str]:
+    """What the `method`, wherever in the model it is, cannot be called without; nothing where there is no such."""
+    owners = _owners(request, method)
+    taken = inspect.signature(getattr(owners[0], method)).parameters.values() if owners else ()
+    given = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+    return frozenset(each.name for each in taken if each.default is each.empty and each.kind not in given)
+
+
 def call(request: Request, method: str, *values: torch.Tensor) -> Any:
     """What the model's `method` says of sizes; None where no module of it has such. Weights play no part."""
     owners = _owners(request, method)

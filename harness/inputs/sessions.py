@@ -26,14 +26,16 @@ def session(request: Request) -> dict[str, Any]:
     `class` is the session's class in transformers, `video` (frames, channels, height, width), and `prompts` those of
     the first frame: either an object with `points` (1, 1, points, 2) in pixels and their int32 `labels`
     (1, 1, points), an object with a `mask` (1, 1, height, width) of zeros and ones, or a text with int64 `input_ids`
-    and `attention_mask` (1, words). `padded` has two prompts, `single` one.
+    and `attention_mask` (1, words). `padded` has several prompts, `single` one.
     """
     name = _class_name(request)
     height, width = side(request)
     frames = FRAMES if request.padded else SINGLE_FRAMES
     video = request.normal("video", frames, channels(request, request.vision()), height, width)
-    asked = _texts if hasattr(getattr(transformers, name), "add_prompt") else _places
-    prompts = asked(request, height, width)[: request.batch]
+    if hasattr(getattr(transformers, name), "add_prompt"):
+        prompts = _texts(request)
+    else:
+        prompts = _places(height, width) if request.padded else [_mask(1, height, width)]
     return {"inference_session": {"class": name, "video": video, "prompts": prompts}}
 
 
@@ -53,14 +55,18 @@ def _class_name(request: Request) -> str:
     return name
 
 
-def _places(request: Request, height: int, width: int) -> list[dict[str, Any]]:
-    """An object with a box around it and clicks on and beside it, and one with a click; for `single` one's mask."""
-    if not request.padded:
-        mask = torch.zeros(1, 1, height, width)
-        mask[..., height // 2 :, : width // 2] = 1
-        return [{"object": 1, "mask": mask}]
+def _places(height: int, width: int) -> list[dict[str, Any]]:
+    """An object with a box around it and clicks on and beside it, one with a click, and one with its mask."""
     boxed = [(0.2, 0.3, CORNER), (0.7, 0.8, OPPOSITE), (0.5, 0.5, CLICK), (0.1, 0.9, NOT_HERE)]
-    return [_points(1, boxed, height, width), _points(2, [(0.8, 0.2, CLICK)], height, width)]
+    clicked = [(0.8, 0.2, CLICK)]
+    return [_points(1, boxed, height, width), _points(2, clicked, height, width), _mask(3, height, width)]
+
+
+def _mask(number: int, height: int, width: int) -> dict[str, Any]:
+    """The left half of the lower half of the frame."""
+    mask = torch.zeros(1, 1, height, width)
+    mask[..., height // 2 :, : width // 2] = 1
+    return {"object": number, "mask": mask}
 
 
 def _points(number: int, points: list[tuple[float, float, int]], height: int, width: int) -> dict[str, Any]:
@@ -69,9 +75,10 @@ def _points(number: int, points: list[tuple[float, float, int]], height: int, wi
     return {"object": number, "points": places, "labels": labels}
 
 
-def _texts(request: Request, height: int, width: int) -> list[dict[str, Any]]:
-    """Two texts, the second padded as the first is longer."""
-    words = [ordinary_tokens(request, f"prompt.{row}", WORDS)[None] for row in range(2)]
+def _texts(request: Request) -> list[dict[str, Any]]:
+    """A text for each row, the second padded as the first is longer."""
+    words = [ordinary_tokens(request, f"prompt.{row}", WORDS)[None] for row in range(request.batch)]
     masks = [torch.ones(1, WORDS, dtype=torch.long) for _ in words]
-    masks[1][:, WORDS // 2 :] = 0
+    for mask in masks[1:]:
+        mask[:, WORDS // 2 :] = 0
     return [{"input_ids": ids, "attention_mask": mask} for ids, mask in zip(words, masks, strict=True)]

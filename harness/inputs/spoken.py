@@ -1,4 +1,6 @@
-"""Text and sounds together: beside each other, one instead of the other, or with placeholders where sounds go."""
+"""Text and sounds together: beside each other, one instead of the other, or with placeholders where sounds go.
+
+Sounds and videos also come behind the pictures of a text."""
 
 from __future__ import annotations
 
@@ -11,6 +13,8 @@ import torch
 from harness.inputs import audio, features
 from harness.inputs.request import InputError, Maker, Request
 from harness.inputs.text import LENGTH, PADDING, SINGLE_LENGTH, decoder, ordinary_tokens, pad_token, text
+from harness.inputs.video import video
+from harness.inputs.vision import GRIDS
 
 BEFORE = 3
 """Words before the sound."""
@@ -52,25 +56,52 @@ def and_sounds(maker: Maker) -> Maker:
         sounds = _sounds(request)
         token = request.find("audio_token_id", "audio_token_index")
         start, end = ([item] if isinstance(item, int) else [] for item in _bounds(request))
-        kept = made.get("attention_mask", torch.ones_like(made["input_ids"])).bool()
-        rows, kinds = [], []
-        for row, count in enumerate(_counts(request, sounds)):
-            heard = torch.tensor([*start, *[token] * count, *end])
-            rows.append(
-                torch.cat([made["input_ids"][row][kept[row]], heard, ordinary_tokens(request, f"heard.{row}", BEFORE)])
-            )
-            before = {name: made[name][row][kept[row]] for name in _KINDS if name in made}
-            kinds.append(
-                {name: torch.cat([old, HEARD * (rows[-1][len(old) :] == token)]) for name, old in before.items()}
-            )
-        made |= sounds | _aligned(request, rows, token)
-        for name in kinds[0]:
-            made[name] = torch.zeros_like(made["input_ids"])
-            for row, values in enumerate(kinds):
-                made[name][row, -len(values[name]) :] = values[name]
-        return made
+        heard = [torch.tensor([*start, *[token] * count, *end]) for count in _counts(request, sounds)]
+        return made | sounds | _longer(request, made, heard, token, HEARD)
 
     return make
+
+
+def watches(request: Request) -> bool:
+    """Does a model that sees pictures in its text see videos there too, given as nothing but their frames?"""
+    if "pixel_values_videos" not in request.names or request.anywhere("video_token_id", "video_token_index") is None:
+        return False
+    if request.names & GRIDS or any(name.startswith(("video_", "num_frames")) for name in request.names):
+        return False
+    return features.needs(request, "get_video_features") == {"pixel_values_videos"}
+
+
+def and_videos(maker: Maker) -> Maker:
+    """Texts with pictures as `maker` makes them, and at the end of each row a video and some words."""
+
+    def make(request: Request) -> dict[str, Any]:
+        made = maker(request)
+        videos = video(request)
+        token = request.anywhere("video_token_id", "video_token_index")
+        count = features.count(request, "get_video_features", videos)
+        shown = [torch.full((count // request.batch,), token)] * request.batch
+        return made | videos | _longer(request, made, shown, token, WATCHED)
+
+    return make
+
+
+def _longer(
+    request: Request, made: dict[str, Any], parts: list[torch.Tensor], token: int, kind: int
+) -> dict[str, torch.Tensor]:
+    """The texts of `made` with one of `parts` and some words behind each, where `token` is of a `kind` of its own."""
+    kept = made.get("attention_mask", torch.ones_like(made["input_ids"])).bool()
+    rows, kinds = [], []
+    for row, part in enumerate(parts):
+        words = ordinary_tokens(request, f"{_NAMES[kind]}.{row}", BEFORE)
+        rows.append(torch.cat([made["input_ids"][row][kept[row]], part, words]))
+        before = {name: made[name][row][kept[row]] for name in _KINDS if name in made}
+        kinds.append({name: torch.cat([old, kind * (rows[-1][len(old) :] == token)]) for name, old in before.items()})
+    result = _aligned(request, rows, token)
+    for name in kinds[0]:
+        result[name] = torch.zeros_like(result["input_ids"])
+        for row, values in enumerate(kinds):
+            result[name][row, -len(values[name]) :] = values[name]
+    return result
 
 
 def sound_placeholders(request: Request) -> dict[str, Any]:
@@ -102,8 +133,9 @@ def _cut(request: Request, token: int, sounds: dict[str, Any]) -> dict[str, Any]
 _METHOD = "get_audio_features"
 _SOUNDS = frozenset({"input_features", "input_values"})
 _KINDS = ("mm_token_type_ids", "token_type_ids")
-HEARD = 3
-"""What processors call a sound's token, where words are 0, pictures 1 and videos 2."""
+WATCHED, HEARD = 2, 3
+"""What processors call tokens of videos and of sounds, where words are 0 and pictures 1."""
+_NAMES = {WATCHED: "watched", HEARD: "heard"}
 
 
 def _maker(request: Request) -> Maker:

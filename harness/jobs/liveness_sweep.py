@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.cases import Entry, Phase, Stage, Verdict
+from harness.cases import Entry, Phase, Profile, Stage, Verdict
 from harness.jobs.channel import Channel
 from harness.jobs.payload import case_of
 from harness.jobs.supervisor import Limits
@@ -58,14 +58,25 @@ def sweep(entries: Iterable[Entry], *, seed: int = 0, workers: int = 1) -> Itera
             yield Measured(entry, Verdict(verdict), outcome.stage, message, outcome.cpu_seconds, tensors)
 
 
-def seek(names: Mapping[Entry, Sequence[str]], phase: Phase, *, seed: int = 0, workers: int = 1) -> Iterator[Sought]:
-    """Which of a base model's tensors, by name, are live in a phase of each entry, as it ends. Raises ServerFailed."""
+def seek(
+    names: Mapping[Entry, Sequence[str]],
+    phase: Phase,
+    profile: Profile = Profile.PADDED,
+    *,
+    seed: int = 0,
+    workers: int = 1,
+) -> Iterator[Sought]:
+    """Which of a base model's tensors, by name, are live in a phase of each entry, on inputs of a profile, as it ends.
+
+    Raises ServerFailed.
+    """
     job = "harness.jobs.liveness_sweep:run_seeking"
 
     def among(entry: Entry) -> dict[str, Any]:
         return {"among": [*names[entry]]}
 
-    with closing(outcomes(job, names, LIMITS, phase=phase, seed=seed, workers=workers, more=among)) as ended:
+    swept = outcomes(job, names, LIMITS, phase=phase, profile=profile, seed=seed, workers=workers, more=among)
+    with closing(swept) as ended:
         for entry, outcome, _ in ended:
             if (failed := verdict_of(outcome)) is not None:
                 yield Sought(entry, *failed[:2], ())

@@ -75,6 +75,27 @@ def test_given_tokens_are_taken_whatever_the_logits_say(gemma):
     assert not torch.allclose(first["logits.1"], second["logits.1"])
 
 
+class Even(Gemma2ForCausalLM):
+    """May say nothing but even numbers."""
+
+    def _get_logits_processor(self, *args, **kwargs):
+        processors = super()._get_logits_processor(*args, **kwargs)
+        odd = torch.where(torch.arange(SIZES["vocab_size"]) % 2 == 1, -torch.inf, 0.0)
+        processors.append(lambda ids, scores: scores + odd)
+        return processors
+
+
+def test_what_is_written_down_is_what_the_processors_of_a_class_leave():
+    torch.manual_seed(0)
+    config = Gemma2Config(**SIZES, num_attention_heads=2, num_key_value_heads=1, sliding_window=WINDOW)
+    model, free = Even(config).eval(), Teacher()
+    first = run(model, free)
+    assert {int(token) % 2 for step in free.tokens for token in step} == {0}
+    assert torch.stack(free.tokens, dim=1).equal(first["sequences"][:, PROMPT.shape[1] :])
+    same(run(model, Teacher(free.tokens)), first)
+    assert "_get_logits_processor" not in vars(model)
+
+
 def test_more_steps_than_tokens_are_an_error(gemma):
     with pytest.raises(WrongSteps, match="a step 3; the reference took 2"):
         run(gemma, Teacher([torch.tensor([2, 2])] * 2))

@@ -233,7 +233,9 @@ def test_objects_to_find_in_a_picture_are_pointed_at():
     left, top, right, bottom = padded["input_boxes"].unbind(-1)
     assert ((left >= 0) & (left < right) & (right <= width)).all()
     assert ((top >= 0) & (top < bottom) & (bottom <= height)).all()
-    assert "input_boxes" not in single
+    assert not {"input_boxes", "input_masks"} & single.keys()
+    assert single["multimask_output"] is False
+    assert "multimask_output" not in padded, "several masks are what models of this kind make by themselves"
 
 
 def test_a_smaller_picture_is_padded_and_masked():
@@ -289,3 +291,16 @@ def test_a_video_that_comes_as_pictures_has_its_features_placed_in_the_text():
     made, config = of_class("InstructBlipVideoModel")
     places = (made["input_ids"] == config.video_token_index).sum(dim=1).tolist()
     assert places == [config.num_query_tokens * made["pixel_values"].shape[1]] * 2
+
+
+@pytest.mark.parametrize("model_class", ["VideoLlavaModel", "LlavaNextVideoModel", "LlavaOnevisionModel"])
+def test_a_model_that_sees_pictures_watches_videos_too(model_class):
+    made, config = of_class(model_class)
+    images, videos = (
+        (made["input_ids"] == getattr(config, f"{kind}_token_id")).sum(dim=1).tolist() for kind in ("image", "video")
+    )
+    assert images[0] == images[1] > 0
+    assert videos[0] == videos[1] > 0
+    assert made["pixel_values_videos"].dim() == 5
+    assert made["attention_mask"][:, -1].all()
+    assert not made["attention_mask"][1].all()

@@ -54,8 +54,9 @@ def test_every_run_opens_a_session_of_its_own_with_the_prompts_in_it():
     session = first[0]["inference_session"]
     assert all(call["inference_session"] is session for call in first)
     assert session is not again[0]["inference_session"]
-    assert session.obj_ids == [1, 2]
-    assert session.obj_with_new_inputs == [1, 2]
+    assert session.obj_ids == [1, 2, 3]
+    assert session.obj_with_new_inputs == [1, 2, 3]
+    assert set(session.mask_inputs_per_obj[2]) == {0}
     points = session.point_inputs_per_obj[0][0]
     assert points["point_coords"].shape == (1, 1, 4, 2)
     assert points["point_labels"].tolist() == [[[2, 3, 1, 0]]]

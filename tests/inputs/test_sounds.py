@@ -8,17 +8,17 @@ import pytest
 import torch
 from transformers import CONFIG_MAPPING
 
-from harness.cases import Profile
+from harness.cases import Phase, Profile
 from harness.inputs import InputError, cast, digest, make
 from harness.models import registered
 from harness.models.reduce import reduced_config
 from model_lists.recipes import load_recipe
 
 
-def made(model_type: str, profile: Profile = Profile.PADDED):
+def made(model_type: str, profile: Profile = Profile.PADDED, phase: Phase = Phase.FORWARD):
     config = reduced_config(CONFIG_MAPPING[model_type], load_recipe(model_type))
     entry = registered.entry(registered.base_pairs()[model_type])
-    return make(entry, config, Path("absent"), profile, 0), config
+    return make(entry, config, Path("absent"), profile, 0, phase), config
 
 
 @pytest.mark.parametrize(("model_type", "counts"), [("qwen3_asr", [26, 20]), ("musicflamingo", [64, 48])])
@@ -148,3 +148,10 @@ def test_a_model_that_sees_hears_too(model_type):
         kinds = inputs["mm_token_type_ids"]
         assert torch.equal(kinds == 3, ids == config.audio_token_id)
         assert torch.equal(kinds == 1, ids == config.image_token_id)
+
+
+def test_a_model_that_speaks_is_told_how_noise_becomes_sound_and_what_is_padding():
+    inputs, _ = made("vibevoice", phase=Phase.GENERATE)
+    assert inputs["noise_scheduler"] == {"train_steps": 1000}
+    assert inputs["attention_mask"].sum(dim=1).tolist() == [20, 13]
+    assert made("vibevoice")[0].keys() == {"input_ids", "input_values", "padding_mask"}
