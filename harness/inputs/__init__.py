@@ -148,6 +148,10 @@ def _maker(request: Request) -> Maker:
         return drafts.draft
     if {"image_pixel_values", "audio_input_features"} <= request.names:
         return multimodal.text_picture_and_sound
+    if {"input_ids", "audio_input_ids", "audio_input_ids_mask"} <= request.names and request.look("num_codebooks"):
+        return spoken.codes_in_text
+    if {"input_ids", "audio_prompt_latents", "audio_latents"} <= request.names and request.look("audio_prompt_dim"):
+        return spoken.voice_and_latents
     has_text, has_pixels = "input_ids" in request.names, "pixel_values" in request.names and not request.blind()
     if has_text and has_pixels:
         if multimodal.placeholder(request) is None:

@@ -34,6 +34,9 @@ CODEBOOK_STRIDE = 8
 """Pixels that a codebook of patches shrinks a picture by (`FlavaImageCodebook` halves it three times)."""
 
 
+_BOUNDS = ("image_start_token_id", "image_end_token_id")
+
+
 def companions(request: Request, inputs: dict[str, Any]) -> dict[str, Any]:
     """What the signature names beside `inputs` and is known here."""
     made: dict[str, Any] = {}
@@ -167,6 +170,14 @@ def _some_hidden_patches(request: Request, inputs: dict[str, Any]) -> torch.Tens
 def _schedule(request: Request, inputs: dict[str, Any]) -> dict[str, int] | None:
     """What a sound is drawn out of noise by, as plain data (see `harness.execution.diffusion`)."""
     return {"train_steps": NOISE_STEPS} if request.phase is Phase.GENERATE else None
+
+
+def _expert_kinds(request: Request, inputs: dict[str, Any]) -> torch.Tensor:
+    """Which experts each token goes to: those for pictures also where one begins and where it ends."""
+    bounds = [number for name in _BOUNDS if (number := request.anywhere(name)) is not None]
+    kinds = inputs["mm_token_type_ids"].clone()
+    kinds[torch.isin(inputs["input_ids"], torch.tensor(bounds, dtype=torch.long))] = 1
+    return kinds
 
 
 def _hidden_frames(request: Request, inputs: dict[str, Any]) -> torch.Tensor | None:
@@ -308,6 +319,7 @@ _MAKERS: _Makers = {
     "entity_position_ids": ("entity_ids", _mentions),
     "entity_token_type_ids": ("entity_ids", _entity_types),
     "self_conditioning_logits": ("decoder_input_ids", _earlier_guess),
+    "moe_mm_token_type_ids": ("mm_token_type_ids", _expert_kinds),
     "noise_scheduler": ("input_values", _schedule),
     "mask_time_indices": ("input_values|input_features", _hidden_frames),
 }

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from harness.cases import Phase
 from harness.inputs import audio, features
 from harness.inputs.request import InputError, Maker, Request
 from harness.inputs.text import LENGTH, PADDING, SINGLE_LENGTH, decoder, ordinary_tokens, pad_token, text
@@ -20,6 +21,8 @@ BEFORE = 3
 """Words before the sound."""
 AFTER = 12
 """Words after it; eight for `single`."""
+FRAMES = 8
+"""Frames of a sound that is given as codes or latents."""
 PADDED_SAMPLES = 2400
 """By how much the second row's sound is shorter where it ends at a sample: more than a code of a slow codec."""
 
@@ -119,6 +122,50 @@ def sound_placeholders(request: Request) -> dict[str, Any]:
         sounds["input_features_mask"] = kept
         counts = kept.sum(dim=1).tolist()
     return _marked(request, token, counts) | sounds
+
+
+def codes_in_text(request: Request) -> dict[str, Any]:
+    """A text that goes on as sound, given as a codec's codes: int64 (batch, frames, codebooks), a mask of the frames.
+
+    The second row is of fewer frames.
+    """
+    kept = _frames(request, FRAMES, "audio_input_ids_mask")
+    size, books = request.find("codebook_size"), request.find("num_codebooks")
+    codes = request.integers("audio_input_ids", 0, size, request.batch, FRAMES, books)
+    marked = _marked(request, request.find("audio_token_id"), kept.sum(dim=1).tolist())
+    return marked | {"audio_input_ids": codes, "audio_input_ids_mask": kept}
+
+
+def voice_and_latents(request: Request) -> dict[str, Any]:
+    """A voice, a text to say in it, and what has been said so far, each as latents: float32 (batch, frames, width).
+
+    Nothing has been said before generation. The second row's have fewer frames where a mask can tell.
+    """
+    starts = request.phase is Phase.GENERATE
+    voice = _frames(request, FRAMES, "audio_prompt_latents_mask")
+    said = _frames(request, 0 if starts else FRAMES, "audio_latents_mask")
+    rows = []
+    for row in range(request.batch):
+        words = ordinary_tokens(request, f"said.{row}", AFTER)
+        first = torch.full((int(voice[row].sum()),), request.find("audio_prompt_token_id"))
+        last = torch.full((int(said[row].sum()),), request.find("audio_latent_token_id"))
+        rows.append(torch.cat([first, words, torch.tensor([request.find("audio_bos_token_id")]), last]))
+    made = _aligned(request, rows, request.find("audio_prompt_token_id"))
+    given = {"audio_prompt_latents": (voice, "audio_prompt_dim")}
+    given |= {} if starts else {"audio_latents": (said, "latent_dim")}
+    for name, (kept, width) in given.items():
+        made[name] = request.normal(name, *kept.shape, request.find(width))
+        if f"{name}_mask" in request.names:
+            made[f"{name}_mask"] = kept.long()
+    return made
+
+
+def _frames(request: Request, count: int, mask: str) -> torch.Tensor:
+    """Bool (batch, count): which frames there are, a quarter less in the second row where the model takes a `mask`."""
+    kept = torch.ones(request.batch, count, dtype=torch.bool)
+    if mask in request.names:
+        kept[1:, count * 3 // 4 :] = False
+    return kept
 
 
 def _cut(request: Request, token: int, sounds: dict[str, Any]) -> dict[str, Any]:

@@ -304,3 +304,11 @@ def test_a_model_that_sees_pictures_watches_videos_too(model_class):
     assert made["pixel_values_videos"].dim() == 5
     assert made["attention_mask"][:, -1].all()
     assert not made["attention_mask"][1].all()
+
+
+def test_where_a_picture_begins_and_ends_experts_for_pictures_are_asked():
+    made, config = of_class("Ernie4_5_VLMoeModel")
+    ids, kinds = made["input_ids"], made["moe_mm_token_type_ids"]
+    pictures = [config.image_token_id, config.image_start_token_id, config.image_end_token_id]
+    assert kinds.bool().equal(torch.isin(ids, torch.tensor(pictures)))
+    assert kinds.sum() == made["mm_token_type_ids"].sum() + 4

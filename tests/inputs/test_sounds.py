@@ -155,3 +155,23 @@ def test_a_model_that_speaks_is_told_how_noise_becomes_sound_and_what_is_padding
     assert inputs["noise_scheduler"] == {"train_steps": 1000}
     assert inputs["attention_mask"].sum(dim=1).tolist() == [20, 13]
     assert made("vibevoice")[0].keys() == {"input_ids", "input_values", "padding_mask"}
+
+
+def test_codes_of_a_sound_have_their_places_in_the_text():
+    inputs, config = made("higgs_audio_v2")
+    assert inputs["audio_input_ids"].shape == (2, 8, config.num_codebooks)
+    assert inputs["audio_input_ids_mask"].sum(dim=1).tolist() == [8, 6]
+    assert (inputs["input_ids"] == config.audio_token_id).sum(dim=1).tolist() == [8, 6]
+
+
+def test_a_voice_comes_before_the_text_and_what_was_said_after_it():
+    inputs, config = made("gradium_phonon_tts")
+    voice, said = config.audio_prompt_token_id, config.audio_latent_token_id
+    for token, name in ((voice, "audio_prompt_latents"), (said, "audio_latents")):
+        assert (inputs["input_ids"] == token).sum(dim=1).tolist() == [8, 6]
+        assert inputs[f"{name}_mask"].sum(dim=1).tolist() == [8, 6]
+    assert (inputs["input_ids"][0] == voice).nonzero().max() < (inputs["input_ids"][0] == said).nonzero().min()
+    assert (inputs["input_ids"] == config.audio_bos_token_id).sum(dim=1).tolist() == [1, 1]
+    before, _ = made("gradium_phonon_tts", phase=Phase.GENERATE)
+    assert "audio_latents" not in before
+    assert (before["input_ids"][:, -1] == config.audio_bos_token_id).all()
