@@ -6,7 +6,10 @@
     [config]     facts of the architecture, set before reduction (dotted keys reach sub-configs)
     [reduced]    values set after reduction, for sizes that the rules get wrong
     [inputs]     numbers that the input makers need (see INPUT_KEYS)
-    [generate]   what `generate` is asked for beside tokens, as keyword arguments that are true or false
+    [generate]   what `generate` is asked for beside tokens, as keyword arguments that are true, false or a text;
+                 and `choosers`, names of modules that choose otherwise than token by token (see harness.execution)
+    [generation_config]
+                 values that the checkpoint's generation config has beside the library's own
 
     [[weights]]  an extra weight rule, tried before the general ones, wherever this architecture is a part too:
     match = "regular expression searched in the parameter's name"
@@ -16,10 +19,12 @@
     [[series]]   many values of `reduced` that count up together: names.format(i) = first + i, for i below count
     into = "vocabulary_map"                      # the field of the config, a table, that they are added to
     names = "<|visual token {:06d}|>"
-    first = 100
+    first = 100                                  # or texts = "token {}", whose texts.format(i) are the values
     count = 256
+    table = "generation_config"                  # where it is a field of that, not of `reduced`
 
-    [class.NAME.config], [class.NAME.reduced], [class.NAME.inputs], [class.NAME.generate]
+    [class.NAME.config], [class.NAME.reduced], [class.NAME.inputs], [class.NAME.generate],
+    [class.NAME.generation_config]
                  the same tables for one class of the architecture, laid over those of all
 """
 
@@ -62,8 +67,9 @@ INPUT_KEYS = {
     "text_length": "tokens of a text",
     "unpadded": "1 where the mask hides nothing, since rounding decides what the model says of hidden tokens",
 }
-_SERIES = {"into": str, "names": str, "first": int, "count": int}
-_TABLES = ("config", "reduced", "inputs", "generate")
+_SERIES = {"into": str, "names": str, "first": int, "texts": str, "count": int, "table": str}
+_TABLES = ("config", "reduced", "inputs", "generate", "generation_config")
+_WITH_SERIES = ("reduced", "generation_config")
 _PAIRS = ("image_size", "single_image_size")
 _KINDS = {"uniform": ("low", "high"), "log-uniform": ("low", "high"), "normal": ("mean", "std"), "gain": ("gain",)}
 
@@ -94,7 +100,8 @@ class Recipe:
     config: dict[str, Any] = field(default_factory=dict)
     reduced: dict[str, Any] = field(default_factory=dict)
     inputs: dict[str, int | list[int]] = field(default_factory=dict)
-    generate: dict[str, bool] = field(default_factory=dict)
+    generate: dict[str, bool | str | list[str]] = field(default_factory=dict)
+    generation_config: dict[str, Any] = field(default_factory=dict)
     weights: tuple[WeightRule, ...] = ()
 
 
@@ -120,14 +127,17 @@ def load_recipe(model_type: str, model_class: str = "", folder: Path = FOLDER) -
         _known(path, f"[class.{name}]", own, _TABLES)
         _check_tables(path, f"class.{name}.", own)
     own = classes.get(model_class, {})
-    rules, reduced = _tables(path, "weights", data), data.get("reduced", {})
+    rules, counted = _tables(path, "weights", data), {name: data.get(name, {}) for name in _WITH_SERIES}
     for series in _tables(path, "series", data):
-        reduced = overlaid(reduced, _values(path, series))
+        values = _values(path, series)
+        table = series.get("table", "reduced")
+        counted[table] = overlaid(counted[table], values)
     return Recipe(
         config=overlaid(data.get("config", {}), own.get("config", {})),
-        reduced=overlaid(reduced, own.get("reduced", {})),
+        reduced=overlaid(counted["reduced"], own.get("reduced", {})),
         inputs=data.get("inputs", {}) | own.get("inputs", {}),
         generate=data.get("generate", {}) | own.get("generate", {}),
+        generation_config=overlaid(counted["generation_config"], own.get("generation_config", {})),
         weights=tuple(_weight_rule(path, rule) for rule in rules),
     )
 
@@ -153,8 +163,12 @@ def _check_tables(path: Path, where: str, tables: dict[str, Any]) -> None:
             valid = f"a positive whole number ({INPUT_KEYS[key]})"
             raise ListError(f"{path}: {where}inputs.{key} is {value!r}; valid: {valid}")
     for key, value in tables.get("generate", {}).items():
-        if not isinstance(value, bool):
-            raise ListError(f"{path}: {where}generate.{key} is {value!r}; valid: true, false")
+        if key == "choosers":
+            fits, valid = isinstance(value, list) and all(isinstance(name, str) for name in value), "a list of texts"
+        else:
+            fits, valid = isinstance(value, bool | str), "true, false, a text"
+        if not fits:
+            raise ListError(f"{path}: {where}generate.{key} is {value!r}; valid: {valid}")
 
 
 def _tables(path: Path, key: str, data: dict[str, Any]) -> list[dict[str, Any]]:
@@ -168,18 +182,24 @@ def _tables(path: Path, key: str, data: dict[str, Any]) -> list[dict[str, Any]]:
 def _values(path: Path, series: dict[str, Any]) -> dict[str, Any]:
     """What a series stands for, as a table of `reduced`."""
     _known(path, "[[series]]", series, _SERIES)
-    for key, kind in _SERIES.items():
-        value = series.get(key)
+    if (table := series.get("table", "reduced")) not in _WITH_SERIES:
+        raise ListError(f"{path}: [[series]] table is {table!r}; valid: {', '.join(_WITH_SERIES)}")
+    values = "texts" if "texts" in series else "first"
+    for key in ("into", "names", values, "count"):
+        value, kind = series.get(key), _SERIES[key]
         if type(value) is not kind or (kind is int and value < 0):
             valid = "a text" if kind is str else "a whole number"
             raise ListError(f"{path}: [[series]] {key} is {value!r}; valid: {valid}")
     try:
-        values = {series["names"].format(index): series["first"] + index for index in range(series["count"])}
+        found = {
+            series["names"].format(i): series["texts"].format(i) if values == "texts" else series["first"] + i
+            for i in range(series["count"])
+        }
     except (ValueError, LookupError, AttributeError) as error:
         raise ListError(f"{path}: [[series]] names is no format of a number: {error}") from error
-    if len(values) < series["count"]:
+    if len(found) < series["count"]:
         raise ListError(f"{path}: [[series]] names must give each number its own name, as 'token {{:03d}}' does")
-    return {series["into"]: values}
+    return {series["into"]: found}
 
 
 def _weight_rule(path: Path, rule: dict[str, Any]) -> WeightRule:

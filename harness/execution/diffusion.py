@@ -13,8 +13,8 @@ NAME = "noise_scheduler"
 
 
 def opened(inputs: dict[str, Any]) -> dict[str, Any]:
-    """`inputs` with a fresh schedule in place of its description (see `harness.inputs.companions`), if there is one."""
-    return inputs | {NAME: CosineSchedule(**inputs[NAME])} if NAME in inputs else inputs
+    """A copy of `inputs` with a fresh schedule in place of its description (see `harness.inputs.companions`), if there is one."""
+    return inputs | ({NAME: CosineSchedule(**inputs[NAME])} if NAME in inputs else {})
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,16 @@ Two correct runs may choose different tokens where two are nearly as likely, and
 can be compared. So the first CPU run chooses freely and writes down what it chose; every other run is
 made to choose the same, and what is compared is what it would have chosen from: the logits of each
 step, and the cache after the last.
+
+So it is with parts that decide otherwise than token by token, as a text to speech model's that predict how
+long each sound lasts, or all sounds at once: what such a chooser makes is compared, and handed on is what it
+made in the first run.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -21,6 +25,9 @@ from harness.execution import diffusion
 _COMPILED_OPTIONS = "_zoo_compiled_generation"
 """Attribute of a model that `compile_steps` has prepared: what else `generate` is to be called with."""
 
+CHOOSERS = "choosers"
+"""Among the arguments of a generation: the choosers, by their names as submodules of the model."""
+
 DECODE_STEPS = 8
 """Steps that read the cache, after the prefill that fills it."""
 
@@ -30,39 +37,71 @@ class WrongSteps(RuntimeError):
 
 
 class Teacher(LogitsProcessor):
-    """Writes down the tokens a run chooses (int64, one tensor a step), or makes a run choose those of another.
+    """Writes down what a run chooses, one tensor a step, or makes a run choose what another did.
 
-    Works on whatever rows and vocabulary a generation loop hands to its logits processors.
+    `tokens` are int64 (rows) where a generation loop asks, whatever its vocabulary, and floating where a chooser hands
+    something on. `logits` and `made` are what this run itself chose from: those of the loops, (rows, vocabulary), as
+    other processors left them, and those of the choosers.
     """
 
     def __init__(self, tokens: list[torch.Tensor] | None = None) -> None:
         self._given = tokens
         self.tokens: list[torch.Tensor] = []
+        self.logits: list[torch.Tensor] = []
+        self.made: list[torch.Tensor] = []
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         """`scores` (rows, vocabulary) as they are, or with all but the given tokens at minus infinity."""
-        step = len(self.tokens)
+        self.logits.append(scores)
         if self._given is None:
             self.tokens.append(scores.argmax(dim=-1).cpu())
             return scores
+        self.tokens.append(self._next())
+        forced = torch.full(scores.shape, -torch.inf, dtype=scores.dtype)
+        return forced.scatter_(-1, self.tokens[-1].unsqueeze(-1), 0).to(scores.device)
+
+    def hand_on(self, module: nn.Module, args: Any, output: Any) -> Any:
+        """As a forward hook of a chooser: its output, in which what it chooses by (the first tensor) is the given."""
+        own = output if isinstance(output, torch.Tensor) else output[0]
+        self.made.append(own)
+        if self._given is None:
+            self.tokens.append(own.detach().cpu().clone())
+            return output
+        given = self._next()
+        if given.shape != own.shape:
+            raise WrongSteps(f"a chooser makes {tuple(own.shape)} in a step where the reference's {tuple(given.shape)}")
+        self.tokens.append(given)
+        given = given.to(own)
+        if isinstance(output, torch.Tensor):
+            return given
+        if isinstance(output, dict):
+            return type(output)(**dict(output) | {next(iter(output)): given})
+        return (given, *output[1:])
+
+    def _next(self) -> torch.Tensor:
+        step = len(self.tokens)
         if step >= len(self._given):
             raise WrongSteps(f"generation takes a step {step + 1}; the reference took {len(self._given)}")
-        self.tokens.append(self._given[step])
-        forced = torch.full(scores.shape, -torch.inf, dtype=scores.dtype)
-        return forced.scatter_(-1, self._given[step].unsqueeze(-1), 0).to(scores.device)
+        return self._given[step]
 
 
 def generate(model: nn.Module, inputs: dict[str, Any], teacher: Teacher) -> dict[str, Any]:
     """A prefill and `DECODE_STEPS` cached steps; what was returned, logits in the model's own dtype.
 
     Nothing is compiled, unless `compile_steps` has prepared the model: by itself the library compiles on some devices
-    and not on others. `inputs` may name what else to return (bools), and `return_dict_in_generate` as false where a
-    class sets that itself. Raises WrongSteps, and what the library raises.
+    and not on others. `inputs` may name what else `generate` is to know or to return, `return_dict_in_generate` as
+    false where a class sets that itself, and CHOOSERS. Where it returns no logits, those that the teacher saw are
+    added, and so is what choosers made. Raises WrongSteps, and what the library raises.
     """
-    asked = {"return_dict_in_generate": True} | diffusion.opened(inputs)
+    inputs = diffusion.opened(inputs)
+    choosers = [model.get_submodule(name) for name in inputs.pop(CHOOSERS, ())]
+    asked = {"return_dict_in_generate": True} | inputs
     if not asked["return_dict_in_generate"]:  # this class asks for it itself, and refuses to be asked as well
         del asked["return_dict_in_generate"]
-    with _last_word(model, teacher):
+    with ExitStack() as changed:
+        changed.enter_context(_last_word(model, teacher))
+        for chooser in choosers:
+            changed.callback(chooser.register_forward_hook(teacher.hand_on).remove)
         returned = model.generate(
             **asked,
             max_new_tokens=1 + DECODE_STEPS,
@@ -75,9 +114,13 @@ def generate(model: nn.Module, inputs: dict[str, Any], teacher: Teacher) -> dict
             **getattr(model, _COMPILED_OPTIONS, {"disable_compile": True}),
         )
     result = {"sequences": returned} if isinstance(returned, torch.Tensor) else dict(returned)
-    if isinstance(result.get("logits"), tuple):
+    if result.get("logits") is None:
+        result["logits"] = tuple(teacher.logits)
+    if isinstance(result["logits"], tuple):
         # The library widens them to float32, which would judge a half type by float32's precision.
         result["logits"] = [step.to(model.dtype) for step in result["logits"]]
+    if choosers:
+        result["made"] = teacher.made
     return result
 
 

@@ -22,7 +22,7 @@ from harness.numerics.judge import Leaves
 class Reference:
     """Output leaves of the truth (float64) and of the CPU at the case's dtype, on CPU.
 
-    `tokens` are those that the CPU chose at each step of generation, int64, none in other phases.
+    `tokens` are what the CPU chose at each step of generation (see `Teacher`), none in other phases.
     `hidden` tells of the leaves that have elements of padding which these are, bool, of the leaf's shape.
     """
 

@@ -51,7 +51,7 @@ def make(
     """Keyword arguments for what the phase calls: float32, int64 and bool tensors on CPU.
 
     They are those of the model's forward method. For `Phase.GENERATE` a decoder beside an encoder gets no text to
-    begin with, and what the recipe asks `generate` for is added (bools); for `Phase.TRAIN` labels are.
+    begin with, and what the recipe asks `generate` for is added (no tensors); for `Phase.TRAIN` labels are.
 
     Tensors may also lie in plain data, of which `harness.execution` makes the argument (see `sessions`).
 

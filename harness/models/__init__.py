@@ -181,6 +181,10 @@ def _synthetic(entry: Entry, seed: int) -> PreTrainedModel:
             f"reduce further in model_lists/recipes/{entry.model_type}.toml"
         )
     weights.draw(model, seed, rules)
+    if recipe.generation_config and model.can_generate():
+        model.generation_config._from_model_config = False  # else the library reads back only what it knows itself
+        for name, value in recipe.generation_config.items():
+            setattr(model.generation_config, name, value)
     return model
 
 

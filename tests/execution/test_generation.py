@@ -6,11 +6,14 @@ import functools
 
 import pytest
 import torch
+import transformers
+from torch import nn
 from transformers import BartConfig, BartForConditionalGeneration, Gemma2Config, Gemma2ForCausalLM, LogitsProcessorList
+from transformers.modeling_outputs import CausalLMOutput
 
 from harness.cases import Phase
 from harness.execution import generation, phases
-from harness.execution.generation import DECODE_STEPS, Teacher, WrongSteps
+from harness.execution.generation import CHOOSERS, DECODE_STEPS, Teacher, WrongSteps
 from harness.execution.outputs import leaves
 
 WINDOW = 6
@@ -153,3 +156,57 @@ def test_where_the_library_does_not_compile_every_step_is_compiled(gemma):
     generation.compile_steps(model, counting(lengths))
     same(eager, run(model, Teacher(free.tokens)))
     assert lengths == [PROMPT.shape[1]] + [1] * DECODE_STEPS
+
+
+class Speaker(nn.Module):
+    """Says each of its inputs for as long as a part predicts, after one step of a loop; returns no logits."""
+
+    dtype = torch.float32
+
+    def __init__(self, longer: float, answers: type) -> None:
+        super().__init__()
+        self.lasts = Lasts(longer, answers)
+
+    def generate(self, heard, logits_processor, **asked):
+        assert CHOOSERS not in asked
+        logits_processor(None, heard[None])
+        lasts = self.lasts(heard)
+        lasts = lasts if isinstance(lasts, torch.Tensor) else lasts[0]
+        return {"said": torch.repeat_interleave(heard, lasts.round().long())}
+
+
+class Lasts(nn.Module):
+    def __init__(self, longer: float, answers: type) -> None:
+        super().__init__()
+        self.longer, self.answers = longer, answers
+
+    def forward(self, heard):
+        made = heard * self.longer
+        match self.answers:
+            case torch.Tensor:
+                return made
+            case transformers.utils.ModelOutput:
+                return CausalLMOutput(logits=made)
+            case _:
+                return (made, heard)
+
+
+@pytest.mark.parametrize("answers", [torch.Tensor, tuple, transformers.utils.ModelOutput])
+def test_what_a_chooser_made_is_compared_and_what_the_first_run_made_is_handed_on(answers):
+    heard = {"heard": torch.tensor([1.0, 2.0]), CHOOSERS: ["lasts"]}
+    free = Teacher()
+    first = run(Speaker(1.0, answers), free, heard)
+    second = run(Speaker(2.0, answers), Teacher(free.tokens), heard)
+    assert first["said"].tolist() == second["said"].tolist() == [1, 2, 2]
+    assert first["made.0"].tolist() == [1, 2]
+    assert second["made.0"].tolist() == [2, 4]
+    assert first["logits.0"].tolist() == second["logits.0"].tolist() == [[1, 2]]
+    assert run(Speaker(2.0, answers), Teacher(), heard)["said"].tolist() == [1, 1, 2, 2, 2, 2]
+
+
+def test_a_chooser_that_makes_another_number_of_choices_is_an_error():
+    free = Teacher()
+    run(Speaker(1.0, tuple), free, {"heard": torch.tensor([1.0, 2.0]), CHOOSERS: ["lasts"]})
+    free.tokens[0] = torch.tensor([0])
+    with pytest.raises(WrongSteps, match=r"\(3,\) in a step where the reference's \(2,\)"):
+        run(Speaker(1.0, tuple), Teacher(free.tokens), {"heard": torch.ones(3), CHOOSERS: ["lasts"]})

@@ -192,6 +192,10 @@ SERIES = "reason = 'x'\n[reduced.map]\nown = 3\n[[series]]\ninto = 'map'\nnames 
         ("reason = 'x'\n[class.A.weights]\na = 1", "unknown key 'weights' in [class.A]"),
         ("reason = 'x'\n[class.A.inputs]\nframes = 0", "class.A.inputs.frames is 0"),
         ("reason = 'x'\n[generate]\noutput_audio = 1", "generate.output_audio is 1"),
+        ("reason = 'x'\n[generate]\nchoosers = 'part'", "generate.choosers is 'part'"),
+        ("reason = 'x'\n[generate]\nchoosers = [1]", "generate.choosers is [1]"),
+        (SERIES.format("n {}", 2) + "table = 'config'", "[[series]] table is 'config'"),
+        (SERIES.format("n {}", 2) + "texts = 3", "[[series]] texts is 3"),
         ("reason = 'x'\n[class]\nA = 1", "[class.A] must be a table"),
     ],
 )
@@ -214,3 +218,13 @@ def test_a_class_has_its_own_values_over_those_of_the_architecture(tmp_path):
 def test_a_series_counts_up_beside_what_its_table_has(tmp_path):
     (tmp_path / "kind.toml").write_text(SERIES.format("n {:02d}", 3))
     assert load_recipe("kind", folder=tmp_path).reduced == {"map": {"own": 3, "n 00": 5, "n 01": 6, "n 02": 7}}
+
+
+def test_a_series_of_texts_spells_the_tokens_of_a_generation_config(tmp_path):
+    series = "[[series]]\ntable = 'generation_config'\ninto = 'spelt'\nnames = '{}'\ntexts = '_{:x}'\ncount = 2\n"
+    own = "[class.Own.generation_config]\nnumber = 2\n"
+    (tmp_path / "kind.toml").write_text(f"reason = 'x'\n[generation_config]\nnumber = 1\n{series}{own}")
+    other, own = (load_recipe("kind", name, folder=tmp_path) for name in ("Other", "Own"))
+    assert other.generation_config == {"number": 1, "spelt": {"0": "_0", "1": "_1"}}
+    assert own.generation_config == {"number": 2, "spelt": {"0": "_0", "1": "_1"}}
+    assert not other.reduced

@@ -7,7 +7,9 @@ import importlib.util
 import pytest
 import torch
 
-from harness.cases import Profile
+from harness.cases import Phase, Profile
+from harness.execution import outputs, phases
+from harness.execution.generation import Teacher
 from harness.inputs import make
 from harness.models import BuildError, DependencyMissing, build, load, model_class, registered
 
@@ -59,3 +61,24 @@ def test_a_class_that_is_not_there_is_said_once():
         build(entry("voxtral_realtime_text"), None, 0)
     assert str(caught.value).count("no model class") == 1
     assert "recipes" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["SeamlessM4TForTextToSpeech", "SeamlessM4Tv2ForTextToSpeech"])
+def test_what_is_read_is_said_in_the_units_and_the_time_of_the_first_run(name, tmp_path):
+    speaker = registered.entry(next(pair for pair in registered.pairs() if pair.model_class == name))
+    folder = build(speaker, tmp_path / "m", 0).folder
+    model = load(speaker, folder, "float32", "cpu")
+    inputs = make(speaker, model.config, folder, Profile.PADDED, 0, Phase.GENERATE)
+    free = Teacher()
+    first = outputs.leaves(phases.run(Phase.GENERATE, model, inputs, 0, teacher=free))
+    assert 0.1 < first["waveform"].square().mean().sqrt() < 0.9
+    assert not torch.equal(*first["sequences"])
+    assert not torch.equal(*first["unit_sequences"])
+    parts = (model.text_encoder, model.text_decoder, model.t2u_model, model.vocoder.dur_predictor)
+    for part in parts:
+        with torch.no_grad():
+            for parameter in part.parameters():
+                parameter.mul_(1.5)
+    second = outputs.leaves(phases.run(Phase.GENERATE, model, inputs, 0, teacher=Teacher(free.tokens)))
+    same = {path for path, leaf in first.items() if torch.equal(leaf, second[path])}
+    assert same == {"waveform", "waveform_lengths", "sequences", "unit_sequences"}
