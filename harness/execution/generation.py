@@ -60,6 +60,7 @@ class Teacher(LogitsProcessor):
         forced = torch.full(scores.shape, -torch.inf, dtype=scores.dtype)
         return forced.scatter_(-1, self.tokens[-1].unsqueeze(-1), 0).to(scores.device)
 
+    @torch.compiler.disable  # else what lies on CPU would be of a device's program
     def hand_on(self, module: nn.Module, args: Any, output: Any) -> Any:
         """As a forward hook of a chooser: its output, in which what it chooses by (the first tensor) is the given."""
         own = output if isinstance(output, torch.Tensor) else output[0]

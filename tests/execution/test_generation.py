@@ -210,3 +210,24 @@ def test_a_chooser_that_makes_another_number_of_choices_is_an_error():
     free.tokens[0] = torch.tensor([0])
     with pytest.raises(WrongSteps, match=r"\(3,\) in a step where the reference's \(2,\)"):
         run(Speaker(1.0, tuple), Teacher(free.tokens), {"heard": torch.ones(3), CHOOSERS: ["lasts"]})
+
+
+def test_what_is_handed_on_is_no_part_of_a_compiled_program():
+    class Part(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.lasts = Lasts(1.0, torch.Tensor)
+
+        def forward(self, heard):
+            return self.lasts(heard + 1) * 2
+
+    part, given, programs = Part(), torch.tensor([3.0, 4.0], dtype=torch.float64), []
+
+    def compiler(graph, arguments):
+        programs.append([x.dtype for x in arguments if isinstance(x, torch.Tensor)])
+        return graph.forward
+
+    part.lasts.register_forward_hook(Teacher([given]).hand_on)
+    assert torch.compile(part, backend=compiler)(torch.tensor([1.0, 2.0])).tolist() == [6, 8]
+    assert programs
+    assert all(torch.float64 not in dtypes for dtypes in programs)
