@@ -13,7 +13,7 @@ NAME = "noise_scheduler"
 
 
 def opened(inputs: dict[str, Any]) -> dict[str, Any]:
-    """A copy of `inputs` with a fresh schedule in place of its description (see `harness.inputs.companions`), if there is one."""
+    """A copy of `inputs`, a fresh schedule (see `harness.inputs.companions`) in place of its description, if any."""
     return inputs | ({NAME: CosineSchedule(**inputs[NAME])} if NAME in inputs else {})
 
 
