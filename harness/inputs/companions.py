@@ -294,6 +294,12 @@ def _speaker(request: Request, inputs: dict[str, Any]) -> torch.Tensor:
     return request.normal("speaker_embeddings", request.batch, request.find("speaker_embedding_dim"))
 
 
+def _sound_noise(request: Request, inputs: dict[str, Any]) -> torch.Tensor:
+    """What a sound is made of, for each frame. A vocoder that is given none draws it, differently on each device."""
+    frames = inputs["input_features"].shape[1]
+    return request.normal("noise_sequence", request.batch, frames, request.find("model_in_channels"))
+
+
 _Makers = dict[str, tuple[str, Callable[[Request, dict[str, Any]], torch.Tensor | None]]]
 
 _MAKERS: _Makers = {
@@ -322,6 +328,7 @@ _MAKERS: _Makers = {
     "moe_mm_token_type_ids": ("mm_token_type_ids", _expert_kinds),
     "noise_scheduler": ("input_values", _schedule),
     "mask_time_indices": ("input_values|input_features", _hidden_frames),
+    "noise_sequence": ("input_features", _sound_noise),
 }
 """Each with the input that it goes beside, or any of several; what is made here counts for those below it."""
 

@@ -85,6 +85,13 @@ def test_a_codec_hears_the_wave_and_reads_as_many_frames_as_it_makes_codes():
         assert not inputs["input_values"][row, 0, inputs["padding_mask"][row].sum() :].any()
 
 
+def test_a_vocoder_is_given_the_noise_that_it_would_draw():
+    inputs, config = made("univnet")
+    batch, frames, _ = inputs["input_features"].shape
+    assert inputs["noise_sequence"].shape == (batch, frames, config.model_in_channels)
+    assert inputs["noise_sequence"].std() > 0.5
+
+
 def test_halves_of_a_codec_get_a_wave_and_latents():
     encoder = made("vibevoice_acoustic_tokenizer_encoder")[0]["hidden_states"]
     decoder, config = made("vibevoice_acoustic_tokenizer_decoder")
