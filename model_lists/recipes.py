@@ -51,6 +51,7 @@ INPUT_KEYS = {
     "token_pictures": "4 where each token has a picture, (tokens, side, side, channels), 5 with frames after tokens",
     "inner_pictures": "1 where the forward method passes pictures on to a part without naming them",
     "mask_pictures": "1 where pixel_attention_mask tells which pictures of a row there are, not which pixels",
+    "fine_tiles": "1 where the tiles of pictures take the finer of two ways, of more features",
     "codebooks": "codes of each step, the last dimension of input_ids",
     "decoder_codebooks": "the same for decoder_input_ids",
     "codebook_rows": "rows of input_ids that belong to one row of the batch, one for each codebook",
@@ -65,6 +66,7 @@ INPUT_KEYS = {
     "encoder_width": "values of each state that a decoder, by itself, is given of the encoder that it attends to",
     "phrase_end": "id of the token that ends each phrase of a text",
     "text_length": "tokens of a text",
+    "token_types": "kinds of token, as token_type_ids tell them, of which the config says nothing",
     "unpadded": "1 where the mask hides nothing, since rounding decides what the model says of hidden tokens",
 }
 _SERIES = {"into": str, "names": str, "first": int, "texts": str, "count": int, "table": str}

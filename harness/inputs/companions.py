@@ -84,6 +84,13 @@ def _regions(request: Request, inputs: dict[str, Any]) -> torch.Tensor:
     return request.normal("visual_feats", request.batch, REGIONS, request.find("visual_feat_dim"))
 
 
+def _seen_regions(request: Request, inputs: dict[str, Any]) -> torch.Tensor | None:
+    """Features of a picture's regions that come after the text; training does without, since its labels are words."""
+    if request.phase is Phase.TRAIN:
+        return None
+    return request.normal("visual_embeds", request.batch, REGIONS, request.find("visual_embedding_dim"))
+
+
 def _region_boxes(request: Request, inputs: dict[str, Any]) -> torch.Tensor:
     width = request.find("visual_pos_dim")
     return torch.rand(request.batch, REGIONS, width, generator=request.generator("visual_pos"))
@@ -312,6 +319,7 @@ _MAKERS: _Makers = {
     "flattened_patches": ("input_ids", _patches),
     "task_inputs": ("pixel_values", _task),
     "visual_feats": ("input_ids", _regions),
+    "visual_embeds": ("input_ids", _seen_regions),
     "visual_pos": ("input_ids", _region_boxes),
     "prompt_pixel_values": ("pixel_values", _prompt_picture),
     "prompt_masks": ("pixel_values", _prompt_mask),

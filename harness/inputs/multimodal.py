@@ -152,6 +152,8 @@ def _whole(request: Request) -> tuple[dict[str, Any], int]:
         if "pixel_attention_mask" in request.names:
             masked = leading if request.numbers.get("mask_pictures") else (*leading, height, width)
             extra["pixel_attention_mask"] = torch.ones(masked, dtype=torch.bool)
+        if request.numbers.get("fine_tiles"):
+            extra["tile_fine_mask"] = torch.ones(request.batch, dtype=torch.bool)
     if "high_res_pixel_values" in request.names:
         sharp = request.find("high_res_vision_config")
         extra["high_res_pixel_values"] = picture(request, "high_res_pixel_values", sharp, request.batch)

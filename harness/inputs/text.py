@@ -40,7 +40,7 @@ def text(request: Request) -> dict[str, Any]:
         _separated(request, result)
     if end := request.numbers.get("phrase_end"):
         result["input_ids"][:, PHRASE - 1 :: PHRASE] = end
-    types = request.look("type_vocab_size", config=request.part("text_config"))
+    types = request.numbers.get("token_types", request.look("type_vocab_size", config=request.part("text_config")))
     if "token_type_ids" in request.names and types and types > 1:
         kinds = (torch.arange(length) >= length // 2).long().expand(request.batch, -1)
         result["token_type_ids"] = kinds * result["attention_mask"] if "attention_mask" in result else kinds.clone()

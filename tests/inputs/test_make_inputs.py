@@ -312,3 +312,21 @@ def test_where_a_picture_begins_and_ends_experts_for_pictures_are_asked():
     pictures = [config.image_token_id, config.image_start_token_id, config.image_end_token_id]
     assert kinds.bool().equal(torch.isin(ids, torch.tensor(pictures)))
     assert kinds.sum() == made["mm_token_type_ids"].sum() + 4
+
+
+def test_segments_regions_and_fine_tiles_come_where_a_model_takes_them():
+    from transformers import CONFIG_MAPPING
+
+    def of(model_type: str, model_class: str):
+        config = reduced_config(CONFIG_MAPPING[model_type], load_recipe(model_type, model_class))
+        entry = dataclasses.replace(ENTRIES["llava"], model_type=model_type, model_class=model_class)
+        return make(entry, config, Path("absent"), Profile.PADDED, 0), config
+
+    assert of("xlnet", "XLNetModel")[0]["token_type_ids"].unique().tolist() == [0, 1]
+    inputs, config = of("visual_bert", "VisualBertModel")
+    assert inputs["visual_embeds"].shape[-1] == config.visual_embedding_dim
+    coarse, config = of("granite_docling", "GraniteDoclingModel")
+    fine, _ = of("granite_docling", "GraniteDoclingForConditionalGeneration")
+    placeholders = [(each["input_ids"] == config.image_token_id).sum() for each in (coarse, fine)]
+    assert placeholders[1] == 4 * placeholders[0] > 0
+    assert "tile_fine_mask" not in coarse
