@@ -26,7 +26,7 @@ def session(request: Request) -> dict[str, Any]:
     `class` is the session's class in transformers, `video` (frames, channels, height, width), and `prompts` those of
     the first frame: either an object with `points` (1, 1, points, 2) in pixels and their int32 `labels`
     (1, 1, points), an object with a `mask` (1, 1, height, width) of zeros and ones, or a text with int64 `input_ids`
-    and `attention_mask` (1, words). `padded` has several prompts, `single` one.
+    and `attention_mask` (1, words). `single` has one text, or masks alone.
     """
     name = _class_name(request)
     height, width = side(request)
@@ -35,7 +35,8 @@ def session(request: Request) -> dict[str, Any]:
     if hasattr(getattr(transformers, name), "add_prompt"):
         prompts = _texts(request)
     else:
-        prompts = _places(height, width) if request.padded else [_mask(1, height, width)]
+        prompts = _places(height, width) if request.padded else []
+        prompts += _masks(len(prompts), height, width) if not request.numbers.get("alike") or not prompts else []
     return {"inference_session": {"class": name, "video": video, "prompts": prompts}}
 
 
@@ -56,17 +57,16 @@ def _class_name(request: Request) -> str:
 
 
 def _places(height: int, width: int) -> list[dict[str, Any]]:
-    """An object with a box around it and clicks on and beside it, one with a click, and one with its mask."""
+    """An object with a box around it and clicks on and beside it, and one with a click."""
     boxed = [(0.2, 0.3, CORNER), (0.7, 0.8, OPPOSITE), (0.5, 0.5, CLICK), (0.1, 0.9, NOT_HERE)]
-    clicked = [(0.8, 0.2, CLICK)]
-    return [_points(1, boxed, height, width), _points(2, clicked, height, width), _mask(3, height, width)]
+    return [_points(1, boxed, height, width), _points(2, [(0.8, 0.2, CLICK)], height, width)]
 
 
-def _mask(number: int, height: int, width: int) -> dict[str, Any]:
-    """The left half of the lower half of the frame."""
-    mask = torch.zeros(1, 1, height, width)
+def _masks(before: int, height: int, width: int) -> list[dict[str, Any]]:
+    """After the objects `before`, one in the left half of the lower half of the frame, and one not there yet."""
+    mask, absent = torch.zeros(2, 1, 1, height, width)
     mask[..., height // 2 :, : width // 2] = 1
-    return {"object": number, "mask": mask}
+    return [{"object": before + 1, "mask": mask}, {"object": before + 2, "mask": absent}]
 
 
 def _points(number: int, points: list[tuple[float, float, int]], height: int, width: int) -> dict[str, Any]:
