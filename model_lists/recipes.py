@@ -67,7 +67,6 @@ INPUT_KEYS = {
     "phrase_end": "id of the token that ends each phrase of a text",
     "text_length": "tokens of a text",
     "token_types": "kinds of token, as token_type_ids tell them, of which the config says nothing",
-    "alike": "1 where the objects of a session are pointed at or have masks: those of `padded` are pointed at",
     "unpadded": "1 where the mask hides nothing, since rounding decides what the model says of hidden tokens",
 }
 _SERIES = {"into": str, "names": str, "first": int, "texts": str, "count": int, "table": str}

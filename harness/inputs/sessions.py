@@ -26,7 +26,8 @@ def session(request: Request) -> dict[str, Any]:
     `class` is the session's class in transformers, `video` (frames, channels, height, width), and `prompts` those of
     the first frame: either an object with `points` (1, 1, points, 2) in pixels and their int32 `labels`
     (1, 1, points), an object with a `mask` (1, 1, height, width) of zeros and ones, or a text with int64 `input_ids`
-    and `attention_mask` (1, words). `single` has one text, or masks alone.
+    and `attention_mask` (1, words). `single` has one text, or masks where `padded` has points: objects of both kinds
+    in one session are more than EdgeTAM takes.
     """
     name = _class_name(request)
     height, width = side(request)
@@ -35,8 +36,7 @@ def session(request: Request) -> dict[str, Any]:
     if hasattr(getattr(transformers, name), "add_prompt"):
         prompts = _texts(request)
     else:
-        prompts = _places(height, width) if request.padded else []
-        prompts += _masks(len(prompts), height, width) if not request.numbers.get("alike") or not prompts else []
+        prompts = (_places if request.padded else _masks)(height, width)
     return {"inference_session": {"class": name, "video": video, "prompts": prompts}}
 
 
@@ -62,11 +62,11 @@ def _places(height: int, width: int) -> list[dict[str, Any]]:
     return [_points(1, boxed, height, width), _points(2, [(0.8, 0.2, CLICK)], height, width)]
 
 
-def _masks(before: int, height: int, width: int) -> list[dict[str, Any]]:
-    """After the objects `before`, one in the left half of the lower half of the frame, and one not there yet."""
+def _masks(height: int, width: int) -> list[dict[str, Any]]:
+    """An object in the left half of the lower half of the frame, and one that is not there yet."""
     mask, absent = torch.zeros(2, 1, 1, height, width)
     mask[..., height // 2 :, : width // 2] = 1
-    return [{"object": before + 1, "mask": mask}, {"object": before + 2, "mask": absent}]
+    return [{"object": 1, "mask": mask}, {"object": 2, "mask": absent}]
 
 
 def _points(number: int, points: list[tuple[float, float, int]], height: int, width: int) -> dict[str, Any]:
