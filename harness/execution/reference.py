@@ -71,7 +71,14 @@ def compute(
         with Forcing(own.picks, noises, ties=True):
             exact = exact_run()
     hidden = padding.hidden(given, first, phase)
-    return Reference(exact, first, free.tokens, hidden), reference_health.diagnose(exact, first, second, hidden)
+    sick = reference_health.diagnose(exact, first, second, hidden, _rows(given))
+    return Reference(exact, first, free.tokens, hidden), sick
+
+
+def _rows(inputs: dict[str, Any]) -> int:
+    """Samples that inputs are of: the size that all their tensors begin with, one where they differ."""
+    sizes = {value.shape[0] for value in inputs.values() if isinstance(value, torch.Tensor) and value.dim()}
+    return sizes.pop() if len(sizes) == 1 else 1
 
 
 def run(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from harness.cases import Verdict
-from harness.numerics.budget import GRADIENT, of_gradients, rms
+from harness.numerics.budget import GRADIENT, allowance, of_gradients, rms
 from harness.numerics.judge import OUTLIER_FACTOR, Leaves
 
 NOISE_LIMIT = 0.1
@@ -15,11 +15,14 @@ _MASK = 1e300
 """Magnitudes in float64 above this are `finfo.min` and sums of it, which are infinite at lower dtypes by intent."""
 
 
-def diagnose(truth: Leaves, first: Leaves, second: Leaves, hidden: Leaves | None = None) -> tuple[Verdict, str] | None:
+def diagnose(
+    truth: Leaves, first: Leaves, second: Leaves, hidden: Leaves | None = None, rows: int = 1
+) -> tuple[Verdict, str] | None:
     """The verdict on a reference and one line of why, or None where it is fit.
 
     `first` and `second` are two CPU runs at the case's dtype, `truth` the float64 run. All three
-    come from the same weights and inputs. `hidden` as of `judge`.
+    come from the same weights and inputs. `hidden` as of `judge`. `rows` is how many samples the
+    inputs are of, each with contents of its own.
     """
     if not first:
         return Verdict.WEAK_REFERENCE, "the model returned no tensors"
@@ -31,6 +34,7 @@ def diagnose(truth: Leaves, first: Leaves, second: Leaves, hidden: Leaves | None
     for path, leaf in first.items():
         if leaf.shape != second[path].shape or leaf.shape != truth[path].shape:
             return Verdict.NONDETERMINISTIC_REFERENCE, f"{path}: CPU runs return different shapes"
+    deaf = rows > 1 and _deaf(truth, first, hidden or {}, rows)
     truth, first, second = (_shown(leaves, hidden or {}) for leaves in (truth, first, second))
     for path, leaf in first.items():
         if not torch.equal(torch.nan_to_num(leaf), torch.nan_to_num(second[path])):
@@ -48,7 +52,27 @@ def diagnose(truth: Leaves, first: Leaves, second: Leaves, hidden: Leaves | None
         return Verdict.WEAK_REFERENCE, "every gradient is zero"
     if not any(_tells(leaf) for leaf in first.values()):
         return Verdict.WEAK_REFERENCE, "every output is constant"
+    if deaf:
+        return Verdict.WEAK_REFERENCE, "every output is the same for all samples: nothing of the inputs is seen in it"
     return None
+
+
+def _deaf(truth: Leaves, first: Leaves, hidden: Leaves, rows: int) -> bool:
+    """Is the first sample's part of every leaf that has one for each the same as all others', up to noise?"""
+    told = [path for path, leaf in first.items() if leaf.dim() > 1 and leaf.shape[0] == rows]
+    return bool(told) and all(_alike(truth[path], first[path], hidden.get(path)) for path in told)
+
+
+def _alike(exact: torch.Tensor, leaf: torch.Tensor, hide: torch.Tensor | None) -> bool:
+    apart = exact[1:] - exact[:1] if exact.is_floating_point() or exact.is_complex() else exact[1:] != exact[:1]
+    if hide is not None:
+        apart = apart * ~(hide[1:] | hide[:1])
+    if not (leaf.is_floating_point() or leaf.is_complex()):
+        return not apart.any()
+    usable = torch.isfinite(apart)
+    error = torch.nan_to_num(leaf.to(exact.dtype) - exact).abs().max().item()
+    scale = torch.nan_to_num(exact).abs().max().item()
+    return not bool((apart[usable].abs() > allowance(error, scale, leaf.dtype)).any())
 
 
 def _shown(leaves: Leaves, hidden: Leaves) -> Leaves:

@@ -59,3 +59,21 @@ def test_padding_makes_no_reference_sick(second):
     truth = {"y": first["y"].double()}
     assert diagnose(truth, first, again, hidden) is None
     assert diagnose(truth, first, again) is not None
+
+
+@pytest.mark.parametrize("apart", [0.0, 1e-9, 0.5])
+@pytest.mark.parametrize("discrete", [False, True])
+def test_samples_that_all_come_out_alike_show_nothing_of_the_inputs(apart, discrete):
+    alike, own = torch.stack([VALUES, VALUES]), torch.stack([VALUES, VALUES + apart])
+    first = {"y": (own > 0.3).int() if discrete else own, "z": alike, "of all": VALUES}
+    truth = {path: leaf.double() if leaf.is_floating_point() else leaf for path, leaf in first.items()}
+    found = diagnose(truth, first, first, rows=2)
+    assert (found is None) is (apart == 0.5)
+    assert diagnose(truth, first, first) is None, "of one sample nothing can be told"
+
+
+def test_samples_that_differ_in_padding_alone_are_alike():
+    first = {"y": torch.stack([VALUES, torch.cat([VALUES[:8], VALUES[8:] + 1])])}
+    truth, hidden = {"y": first["y"].double()}, {"y": torch.tensor([[False] * 12, [False] * 8 + [True] * 4])}
+    assert diagnose(truth, first, first, hidden, rows=2)[0] is Verdict.WEAK_REFERENCE
+    assert diagnose(truth, first, first, rows=2) is None
