@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import os
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from harness.cases import Mode, Stage, Verdict
 from harness.records import Counters
 from harness.targets import process
+from harness.targets.base import TargetUnavailable
 
 if TYPE_CHECKING:
     import torch
@@ -23,6 +25,17 @@ _DIAGNOSES: tuple[tuple[str, Verdict], ...] = (
     (r"Could not run '[\w:.]+' with arguments from the 'CPU' backend", Verdict.UNSUPPORTED_OP),
     (r"not implemented for '\w+'", Verdict.UNSUPPORTED_OP),
 )
+
+
+THREADS = "ZOO_CPU_THREADS"
+"""Variable that says with how many threads the target computes; sums are made in another order by each number."""
+
+
+def _threads() -> int:
+    text = os.environ.get(THREADS, "1")
+    if not text.isdecimal() or int(text) < 1:
+        raise TargetUnavailable(f"cpu: {THREADS} is {text!r}; valid: a whole number from 1 on")
+    return int(text)
 
 
 class Cpu:
@@ -47,6 +60,7 @@ class Cpu:
         }
 
     def preload(self) -> None:
+        _threads()
         process.warm_up_dynamo()
         process.prepare_forks()
 
@@ -54,7 +68,7 @@ class Cpu:
         """The CPU is always there."""
 
     def describe(self) -> dict[str, str]:
-        return {"target": self.name, "device": "CPU", **self.identity()}
+        return {"target": self.name, "device": "CPU", "threads": str(_threads()), **self.identity()}
 
     def load_options(self) -> dict[str, Any]:
         return {}
@@ -65,11 +79,13 @@ class Cpu:
 
         if mode not in self.modes:
             raise ValueError(f"{self.name} has no mode {mode!r}; it has {', '.join(self.modes)}")
-        precision = torch.get_float32_matmul_precision()
+        precision, threads = torch.get_float32_matmul_precision(), torch.get_num_threads()
         torch.set_float32_matmul_precision("highest")
+        torch.set_num_threads(_threads())
         try:
             yield
         finally:
+            torch.set_num_threads(threads)
             torch.set_float32_matmul_precision(precision)
 
     def compile(

@@ -12,6 +12,7 @@ import pytest
 from harness import targets
 from harness.cases import Mode, Stage, Verdict
 from harness.targets import TARGETS, UnknownTarget, resolve
+from harness.targets.base import TargetUnavailable
 from harness.targets.tpu import TPU_PCI_DEVICES, Tpu, attached_tpus
 
 
@@ -178,3 +179,21 @@ def test_a_missing_compiler_is_the_machines_fault():
 def test_modes_of_the_targets():
     assert resolve("cpu").modes == (Mode.EAGER, Mode.COMPILED)
     assert resolve("tpu-emulated").modes == (Mode.STRICT_EAGER, Mode.DEFER_AND_FUSE, Mode.COMPILED)
+
+
+def test_the_cpu_computes_with_as_many_threads_as_it_is_told(monkeypatch):
+    import torch
+
+    cpu, before = resolve("cpu"), torch.get_num_threads()
+    monkeypatch.setenv("ZOO_CPU_THREADS", "3")
+    with cpu.entered(Mode.EAGER):
+        assert torch.get_num_threads() == 3
+    assert torch.get_num_threads() == before
+    assert cpu.describe()["threads"] == "3"
+
+
+@pytest.mark.parametrize("threads", ["0", "-1", "two", ""])
+def test_threads_that_are_no_number_make_the_cpu_unavailable_in_one_line(monkeypatch, threads):
+    monkeypatch.setenv("ZOO_CPU_THREADS", threads)
+    with pytest.raises(TargetUnavailable, match=r"ZOO_CPU_THREADS is .*valid: a whole number"):
+        resolve("cpu").preload()
