@@ -210,12 +210,16 @@ class JobRunner:
         result = outcome.result or {}
         if "judged" not in result:
             return record
-        judged, flips = result["judged"], result["flips"]
+        judged, flips, draws = result["judged"], result["flips"], result["draws"]
         found = {"flips": flips, "blame": dataclasses.replace(record.blame, precision=result["precision"])}
+        told = [judged["message"]]
         if flips:
+            told.append(f"{flips} choices between equally good candidates are not the CPU's")
+        if draws > 1:
+            told.append(f"within the noise of {draws} CPU runs, not of the first")
+        if len(told) > 1:
             found |= {"worst": _leaf(judged["worst"]), "verdict": Verdict(judged["verdict"])}
-            told = f"{flips} choices between equally good candidates are not the CPU's"
-            found["message"] = "; ".join(filter(None, (judged["message"], told)))
+            found["message"] = "; ".join(filter(None, told))
         return dataclasses.replace(record, **found, seconds=_sum(record.seconds, outcome.seconds))
 
     def _run(self, record: Record, prepared: _Prepared) -> Record:

@@ -95,3 +95,35 @@ def test_products_of_a_narrower_type_are_recognised(precision):
     assert look(model, truth, inputs, known, returned, [], **options).precision == precision
     double = {path: leaf * 2 for path, leaf in known.cpu.items()}
     assert look(model, truth, inputs, known, double, [], **options).precision == ""
+
+
+class Chaotic(nn.Module):
+    """Noise grows a thousandfold on its way: one run of a single number says little about it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.start = nn.Parameter(torch.tensor([0.3]))
+
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        y = self.start * x
+        for _ in range(12):
+            y = 3.9 * y * (1 - y)
+        return {"y": y}
+
+
+def test_noise_that_one_run_does_not_show_is_looked_for_in_more():
+    options = {"phase": Phase.FORWARD, "dtype": "float32", "seed": 0}
+    near, unlucky = Chaotic(), []
+    near.start.data *= 1 + 2**-23
+    for x in torch.linspace(1, 2, 40):
+        model, inputs = Chaotic(), {"x": x[None]}
+        known, _ = reference.compute(model, Chaotic().double(), inputs, **options)
+        returned = {"y": near(**inputs)["y"].detach()}
+        if judge(known.truth, known.cpu, returned).verdict is Verdict.NUMERIC_MISMATCH:
+            unlucky.append(look(model, Chaotic().double(), inputs, known, returned, [], **options))
+            assert torch.equal(model.start, Chaotic().start), "the weights are put back"
+            wrong = look(model, Chaotic().double(), inputs, known, {"y": known.cpu["y"] + 0.1}, [], **options)
+            assert (wrong.judged.verdict, wrong.draws) == (Verdict.NUMERIC_MISMATCH, 1)
+    told = [found for found in unlucky if found.draws == 5]
+    assert len(told) > len(unlucky) / 2, "a second run that is lucky too is no wonder, all five are one"
+    assert {found.judged.verdict for found in told} == {Verdict.PASS}
