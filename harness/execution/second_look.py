@@ -25,7 +25,7 @@ from harness.numerics.budget import rms
 from harness.numerics.judge import Judgement, Leaves, judge
 
 NEAR_WEIGHTS = 3
-"""How many models with weights a rounding away are run: with the first run and another kernel's, five draws of noise."""
+"""Models with weights a rounding away that are run: with the first run and other kernels', five draws of noise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,8 @@ class Look:
     """The judgement on outputs by a reference that makes the same choices, where noise can make them.
 
     `flips` counts those that the CPU by itself makes otherwise, None where the two runs' choices cannot be paired.
-    `draws` is how many CPU runs the noise was taken from. `precision` is the widest type whose products, on CPU, are as far off as the outputs are; empty where none is.
+    `draws` is how many CPU runs the noise was taken from. `precision` is the widest type whose products, on CPU, are as
+    far off as the outputs are; empty where none is.
     """
 
     judged: Judgement
