@@ -1,4 +1,7 @@
-"""Faults put into the real backend, in the process of a case, through the registered kernels of its operators."""
+"""Faults that end a process, or what it says, put into the backend in the process of a case.
+
+Those that only give wrong results are in the catalogue, `tests/faults`.
+"""
 
 import itertools
 import os
@@ -15,32 +18,16 @@ def _override(op, kernel):
     _LIBRARY.impl(op, kernel, "PrivateUse1", allow_override=True)
 
 
-def gelu_by_tanh():
-    """The approximation in place of the exact function: off by at most 5e-4."""
-
-    def gelu(x, *, approximate="none"):
-        return 0.5 * x * (1 + torch.tanh(0.7978845608 * (x + 0.044715 * x * x * x)))
-
-    _override("gelu", gelu)
-
-
-def gelu_is_nan():
-    _override("gelu", lambda x, *, approximate="none": x * float("nan"))
-
-
-def gelu_missing():
-    def gelu(x, *, approximate="none"):
-        raise NotImplementedError("operator 'aten::gelu' is not implemented for TPU. Please file a feature request")
-
-    _override("gelu", gelu)
-
-
 def gelu_crashes():
     _override("gelu", lambda x, *, approximate="none": os.kill(os.getpid(), signal.SIGSEGV))
 
 
 def gelu_hangs():
     _override("gelu", lambda x, *, approximate="none": time.sleep(1000))
+
+
+def gelu_exits():
+    _override("gelu", lambda x, *, approximate="none": os._exit(3))
 
 
 def gelu_out_of_memory():
@@ -50,26 +37,6 @@ def gelu_out_of_memory():
     _override("gelu", gelu)
 
 
-def gelu_exits():
-    _override("gelu", lambda x, *, approximate="none": os._exit(3))
-
-
-def loads_on_cpu():
-    """`device_map` is ignored and the model stays on the host, as happens with a device that a loader does not know."""
-    from transformers import PreTrainedModel
-
-    original = PreTrainedModel.from_pretrained.__func__
-
-    def from_pretrained(cls, *args, device_map=None, **options):
-        return original(cls, *args, device_map="cpu", **options)
-
-    PreTrainedModel.from_pretrained = classmethod(from_pretrained)
-
-
-def compiles_nothing():
-    torch.compile = lambda model, **options: model
-
-
 def gelu_error_is_no_text():
     """Lone surrogates, which no encoder takes, and more characters than fit into a message."""
 
@@ -77,35 +44,6 @@ def gelu_error_is_no_text():
         raise RuntimeError("\udcff" * 100_000)
 
     _override("gelu", gelu)
-
-
-def gelu_is_right_but_not_its_slope():
-    """What a forward pass sees is right; gradients are those of the approximation."""
-
-    def gelu_backward(grad, x, *, approximate="none"):
-        a, b = 0.7978845608, 0.044715
-        t = torch.tanh(a * (x + b * x * x * x))
-        return grad * (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * a * (1 + 3 * b * x * x))
-
-    _override("gelu_backward", gelu_backward)
-
-
-def one_token_is_cached_wrongly():
-    """A text's keys and values are right; those of a single token that joins a cache are off by little."""
-
-    def cat(tensors, dim=0):
-        parts = [x for x in tensors if x.dim() > 1 or x.numel()]
-        if len(parts) == 2 and parts[0].dim() == 4 and dim == -2 and parts[1].shape[dim] == 1:
-            parts[1] = parts[1] * 1.001
-        shape = list(parts[0].shape)
-        shape[dim] = sum(x.shape[dim] for x in parts)
-        whole, at = parts[0].new_empty(shape), 0
-        for x in parts:
-            whole.narrow(dim, at, x.shape[dim]).copy_(x)
-            at += x.shape[dim]
-        return whole
-
-    _override("cat", cat)
 
 
 def gelu_is_by_tanh_where_compiled():

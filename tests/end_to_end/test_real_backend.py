@@ -34,7 +34,7 @@ def cache(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def runner(cache):
-    paths = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
+    paths = os.pathsep.join([str(HERE), str(HERE.parent / "faults"), os.environ.get("PYTHONPATH", "")])
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", paths)
         with JobRunner(resolve("tpu-emulated"), cache, limits=Limits(run=120)) as runner:
@@ -111,22 +111,46 @@ def test_a_rerun_shows_the_last_verdict_beside_the_new_one(night, cache):
 @pytest.mark.parametrize(
     ("fault", "mode", "verdict", "stage", "said"),
     [
-        ("gelu_by_tanh", Mode.STRICT_EAGER, Verdict.NUMERIC_MISMATCH, Stage.COMPARE, "times what is allowed"),
-        ("gelu_by_tanh", Mode.DEFER_AND_FUSE, Verdict.NUMERIC_MISMATCH, Stage.COMPARE, "times what is allowed"),
-        ("gelu_is_nan", Mode.STRICT_EAGER, Verdict.NONFINITE_DEVICE_ONLY, Stage.COMPARE, "on the target only"),
-        ("gelu_missing", Mode.STRICT_EAGER, Verdict.UNSUPPORTED_OP, Stage.RUN, "aten::gelu"),
-        ("gelu_out_of_memory", Mode.STRICT_EAGER, Verdict.OOM_HOST, Stage.RUN, "ran out of memory"),
-        ("gelu_crashes", Mode.STRICT_EAGER, Verdict.CRASH, Stage.RUN, "SIGSEGV"),
-        ("gelu_exits", Mode.DEFER_AND_FUSE, Verdict.EXITED, Stage.RUN, "exit code 3"),
-        ("gelu_crashes", Mode.COMPILED, Verdict.CRASH, Stage.COMPILE, "SIGSEGV"),
-        ("compiles_nothing", Mode.COMPILED, Verdict.NOT_EXECUTED, Stage.COMPARE, "captured nothing"),
-        ("gelu_error_is_no_text", Mode.STRICT_EAGER, Verdict.RUN_ERROR, Stage.RUN, "?"),
-        ("loads_on_cpu", Mode.STRICT_EAGER, Verdict.WRONG_DEVICE, Stage.TO_DEVICE, "are not on tpu"),
-        ("no_such_fault", Mode.STRICT_EAGER, Verdict.HARNESS_ERROR, Stage.IMPORT, "no_such_fault"),
+        (
+            "activation_faults:gelu_by_tanh",
+            Mode.STRICT_EAGER,
+            Verdict.NUMERIC_MISMATCH,
+            Stage.COMPARE,
+            "times what is allowed",
+        ),
+        (
+            "activation_faults:gelu_by_tanh",
+            Mode.DEFER_AND_FUSE,
+            Verdict.NUMERIC_MISMATCH,
+            Stage.COMPARE,
+            "times what is allowed",
+        ),
+        (
+            "control_faults:activation_is_nan",
+            Mode.STRICT_EAGER,
+            Verdict.NONFINITE_DEVICE_ONLY,
+            Stage.COMPARE,
+            "on the target only",
+        ),
+        ("control_faults:activation_is_missing", Mode.STRICT_EAGER, Verdict.UNSUPPORTED_OP, Stage.RUN, "aten::gelu"),
+        ("backend_faults:gelu_out_of_memory", Mode.STRICT_EAGER, Verdict.OOM_HOST, Stage.RUN, "ran out of memory"),
+        ("backend_faults:gelu_crashes", Mode.STRICT_EAGER, Verdict.CRASH, Stage.RUN, "SIGSEGV"),
+        ("backend_faults:gelu_exits", Mode.DEFER_AND_FUSE, Verdict.EXITED, Stage.RUN, "exit code 3"),
+        ("backend_faults:gelu_crashes", Mode.COMPILED, Verdict.CRASH, Stage.COMPILE, "SIGSEGV"),
+        ("control_faults:compiles_nothing", Mode.COMPILED, Verdict.NOT_EXECUTED, Stage.COMPARE, "captured nothing"),
+        ("backend_faults:gelu_error_is_no_text", Mode.STRICT_EAGER, Verdict.RUN_ERROR, Stage.RUN, "?"),
+        (
+            "control_faults:model_is_loaded_on_the_cpu",
+            Mode.STRICT_EAGER,
+            Verdict.WRONG_DEVICE,
+            Stage.TO_DEVICE,
+            "are not on tpu",
+        ),
+        ("backend_faults:no_such_fault", Mode.STRICT_EAGER, Verdict.HARNESS_ERROR, Stage.IMPORT, "no_such_fault"),
     ],
 )
 def test_a_broken_backend_never_passes(runner, fault, mode, verdict, stage, said):
-    runner.fault = f"backend_faults:{fault}"
+    runner.fault = fault
     record = runner.run(case_of("vit", mode))
     assert (record.verdict, record.stage) == (verdict, stage), record.message + record.detail
     assert said in record.message
@@ -138,12 +162,12 @@ def test_a_broken_backend_never_passes(runner, fault, mode, verdict, stage, said
 @pytest.mark.parametrize(
     ("fault", "model_type", "phase", "where"),
     [
-        ("gelu_is_right_but_not_its_slope", "vit", Phase.TRAIN, "grad."),
-        ("one_token_is_cached_wrongly", "llama", Phase.GENERATE, "logits."),
+        ("gradient_faults:gelu_slope_by_tanh", "vit", Phase.TRAIN, "grad."),
+        ("memory_faults:one_token_is_cached_wrongly", "llama", Phase.GENERATE, "logits."),
     ],
 )
 def test_what_a_forward_pass_cannot_see_its_phase_does(runner, fault, model_type, phase, where, mode):
-    runner.fault = f"backend_faults:{fault}"
+    runner.fault = fault
     seen, unseen = (runner.run(case_of(model_type, mode, phase=p)) for p in (phase, Phase.FORWARD))
     runner.fault = ""
     assert seen.verdict is Verdict.NUMERIC_MISMATCH, seen.message + seen.detail
@@ -157,7 +181,7 @@ def test_every_phase_is_compiled_where_asked(runner, phase):
     record = runner.run(case_of("llama", Mode.COMPILED, phase=phase))
     assert record.verdict is Verdict.PASS, record.message + record.detail
     assert record.counters.graph_breaks is not None
-    runner.fault = "backend_faults:compiles_nothing"
+    runner.fault = "control_faults:compiles_nothing"
     record = runner.run(case_of("llama", Mode.COMPILED, phase=phase))
     runner.fault = ""
     assert record.verdict is Verdict.NOT_EXECUTED
@@ -166,13 +190,13 @@ def test_every_phase_is_compiled_where_asked(runner, phase):
 @pytest.mark.parametrize(
     ("fault", "mode", "pair"),
     [
-        ("gelu_by_tanh", Mode.STRICT_EAGER, "strict-eager vs cpu"),
-        ("gelu_by_tanh", Mode.DEFER_AND_FUSE, "strict-eager vs cpu"),
-        ("gelu_is_by_tanh_where_compiled", Mode.COMPILED, "compiled vs strict-eager"),
+        ("activation_faults:gelu_by_tanh", Mode.STRICT_EAGER, "strict-eager vs cpu"),
+        ("activation_faults:gelu_by_tanh", Mode.DEFER_AND_FUSE, "strict-eager vs cpu"),
+        ("backend_faults:gelu_is_by_tanh_where_compiled", Mode.COMPILED, "compiled vs strict-eager"),
     ],
 )
 def test_a_mismatch_says_who_disagrees_and_where_first(runner, fault, mode, pair):
-    runner.fault = f"backend_faults:{fault}"
+    runner.fault = fault
     record = runner.run(case_of("vit", mode))
     runner.fault = ""
     assert record.verdict is Verdict.NUMERIC_MISMATCH, record.message + record.detail

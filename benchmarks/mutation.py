@@ -1,0 +1,327 @@
+"""Of the faults that a backend can have, how many does the harness see?
+
+Each fault of the catalogue (`tests/faults`) is put into the real target under architectures that execute its
+operator. A pair counts where the fault changes any output by more than ten times the CPU's noise in a mode and phase
+it lives in; it is detected where the verdict is not PASS. Pairs below that are listed, and so are faults that change
+no value at all by their nature (a silent fallback to the CPU), each by how many architectures saw them.
+
+    detection_rate = detected pairs / pairs that count
+
+Without `--mode`: strict eager, and compiled for the faults of compilers. `--out FILE` keeps a line for each pair;
+what the file has already is not measured again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import hashlib
+import json
+import math
+import os
+import sys
+import tempfile
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness import targets
+from harness.cases import Case, Dtype, Entry, Mode, Phase, Profile, Stage, Verdict
+from harness.jobs import JobRunner, Limits, death
+from harness.jobs import cache as caches
+from harness.jobs.payload import of_case
+from harness.jobs.supervisor import Server, supervise
+from harness.pytest_plugin.settings import default_cache
+from model_lists import load_list
+
+if TYPE_CHECKING:
+    from catalogue import Fault
+
+    from harness.targets.base import Target
+
+FACTOR = 10.0
+"""Times the CPU's noise that an output must change by for a pair to count."""
+EACH = 4
+"""Architectures on which a fault is tried at most."""
+ARCHITECTURES = (
+    "bert", "deberta-v2", "fnet", "convbert", "mpnet", "gpt2", "llama", "cohere2", "bloom", "falcon", "mixtral",
+    "gpt_oss", "deepseek_v3", "mamba2", "rwkv", "recurrent_gemma", "t5", "whisper", "wav2vec2", "vit", "swin",
+    "convnext", "resnet", "segformer", "yolos", "clip", "qwen2_vl", "patchtst", "timesfm",
+)  # fmt: skip
+"""Small ones of every family, which between them execute the operators of the catalogue."""
+PATHS = (Path(__file__).parent, Path(__file__).parents[1] / "tests" / "faults")
+
+
+class Laboratory:
+    """Runs cases with and without faults for one thread, in processes of the target's server."""
+
+    def __init__(self, target: Target, cache: Path, servers: Path, limits: Limits) -> None:
+        self._target, self._cache, self._servers, self._limits = target, cache, servers, limits
+        self._runner = JobRunner(target, cache, limits=limits, servers=servers)
+        self._server: Server | None = None
+
+    def close(self) -> None:
+        """End its processes."""
+        self._runner.close()
+        if self._server is not None:
+            self._server.close()
+
+    def census(self, case: Case) -> dict[str, Any]:
+        """The verdict without a fault, and how often the case executes each operator of the catalogue."""
+        record = self._runner.run(case)
+        told = {"case": case.id, "verdict": record.verdict, "message": record.message, "operators": {}}
+        if record.verdict is Verdict.PASS:
+            outcome = self._run(case, {})
+            told["operators"] = (outcome.result or {}).get("operators", {})
+            if not told["operators"]:
+                told |= {"verdict": Verdict.HARNESS_ERROR, "message": death.of_death(outcome, self._target)[1]}
+                if error := (outcome.result or {}).get("error"):
+                    told["message"] = death.one_line(error)
+        return told
+
+    def measure(self, case: Case, faults: list[str]) -> Iterable[dict[str, Any]]:
+        """A row for each fault, one that kills the process included."""
+        left = list(faults)
+        while left:
+            with tempfile.TemporaryDirectory() as scratch:
+                rows = Path(scratch) / "rows.jsonl"
+                outcome = self._run(case, {"faults": left, "rows": str(rows)})
+                done = [json.loads(line) for line in rows.read_text().splitlines()] if rows.exists() else []
+            for row in done:
+                left.remove(row["fault"])
+                yield row | {"case": case.id}
+            if left:
+                culprit = left.pop(0)
+                if error := (outcome.result or {}).get("error"):
+                    verdict, message = death.of_error(error, outcome.stage, self._target), error["detail"][-2000:]
+                else:
+                    verdict, message = death.of_death(outcome, self._target)
+                yield {
+                    "case": case.id, "fault": culprit, "calls": None, "change": math.inf, "where": "the process",
+                    "verdict": verdict, "message": message, "leaf": "", "restored": True,
+                }  # fmt: skip
+
+    def _run(self, case: Case, more: dict[str, Any]) -> Any:
+        folder = caches.reference_folder(self._cache, case, 0)
+        meta = caches.read_meta(folder) or {}
+        payload = {"case": of_case(case), "folder": str(folder), "checkpoint": meta.get("checkpoint", ""), "seed": 0}
+        server = self._joined()
+        child = server.fork("mutation_job:measure", payload | more)
+        outcome = supervise(server, child, self._limits, Stage.IMPORT, lambda stage: None)
+        if outcome.status is None:
+            server.close()
+            self._server = None
+        return outcome
+
+    def _joined(self) -> Server:
+        if self._server is None:
+            environment = lambda: JobRunner.environment() | self._target.environment(self._cache)  # noqa: E731
+            name = self._target.name
+            self._server = Server.join(name, "harness.jobs.preload:target", name, environment, self._servers)
+            self._server.ready()
+        return self._server
+
+
+class Notes:
+    """Rows kept in a file as they come, and those that it had before."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._lock = path, threading.Lock()
+        lines = path.read_text().splitlines() if path.exists() else []
+        self.rows: list[dict[str, Any]] = [json.loads(line) for line in lines]
+
+    def add(self, row: dict[str, Any]) -> None:
+        """Keep a row."""
+        with self._lock:
+            self.rows.append(row)
+            with self._path.open("a") as file:
+                file.write(json.dumps(row) + "\n")
+
+    def census(self) -> dict[str, dict[str, Any]]:
+        """What each case executes, by its id."""
+        return {row["case"]: row for row in self.rows if "operators" in row}
+
+    def pairs(self) -> dict[tuple[str, str], dict[str, Any]]:
+        """What each case made of each fault."""
+        return {(row["case"], row["fault"]): row for row in self.rows if "fault" in row}
+
+
+def lanes(fault: Fault, modes: tuple[Mode, ...] | None) -> list[tuple[Phase, Mode]]:
+    """In which phase and modes a fault is tried."""
+    if modes is None:
+        chosen = [Mode.STRICT_EAGER] if Mode.STRICT_EAGER in fault.modes else [*fault.modes]
+    else:
+        chosen = [mode for mode in modes if mode in fault.modes]
+    return [(fault.phases[0], mode) for mode in chosen]
+
+
+def assigned(
+    faults: dict[str, Fault], cases: list[Case], census: dict[str, dict[str, Any]], modes: Any, each: int
+) -> dict[str, list[str]]:
+    """For each case the faults to try under it: each fault under `each` cases that execute one of its operators."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for name, fault in faults.items():
+        for lane in lanes(fault, modes):
+            fit = [case for case in cases if (case.phase, case.mode) == lane and _executes(fault, census.get(case.id))]
+            start = int(hashlib.sha256(name.encode()).hexdigest(), 16) % max(len(fit), 1)
+            for case in (fit[start:] + fit[:start])[:each]:
+                found[case.id].append(name)
+    return found
+
+
+def _executes(fault: Fault, known: dict[str, Any] | None) -> bool:
+    if known is None or known["verdict"] != Verdict.PASS:
+        return False
+    return not fault.kernels or any(operator in known["operators"] for operator in fault.kernels)
+
+
+def main() -> None:
+    """Measure, and print the table and the figures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--target", default="tpu")
+    parser.add_argument("--mode", action="append", help="mode in which every fault that lives in it is tried")
+    parser.add_argument("--fault", action="append", help="only faults whose name fits this glob")
+    parser.add_argument("--architecture", action="append", help="model types (default: a chosen list)")
+    parser.add_argument("--each", type=int, default=EACH, help=f"architectures per fault at most (default: {EACH})")
+    parser.add_argument("--profile", default="padded")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--cache", type=Path, default=default_cache())
+    parser.add_argument("--out", type=Path, help="keep each pair here, and measure what it lacks")
+    options = parser.parse_args()
+    sys.path[:0] = [str(path) for path in PATHS]
+    os.environ["PYTHONPATH"] = os.pathsep.join([*map(str, PATHS), os.getcwd(), os.environ.get("PYTHONPATH", "")])
+    os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
+    from catalogue import every_fault
+
+    faults = every_fault()
+    if options.fault:
+        faults = {
+            name: one for name, one in faults.items() if any(fnmatch.fnmatch(name, glob) for glob in options.fault)
+        }
+        if not faults:
+            parser.error(f"no fault is called {', '.join(options.fault)}")
+    modes = tuple(Mode(word) for word in options.mode) if options.mode else None
+    wanted = sorted({lane for fault in faults.values() for lane in lanes(fault, modes)})
+    cases = _cases(options.architecture or ARCHITECTURES, wanted, Profile(options.profile))
+    with tempfile.TemporaryDirectory(prefix="zoo-") as scratch:
+        notes = Notes(options.out or Path(scratch) / "notes.jsonl")
+        _survey(notes, faults, cases, modes, options, Path(scratch))
+        told = assigned(faults, cases, notes.census(), modes, options.each)
+        _print(faults, cases, notes, {(case, name) for case, names in told.items() for name in names})
+
+
+def _cases(types: Iterable[str], wanted: list[tuple[Phase, Mode]], profile: Profile) -> list[Case]:
+    entries: dict[str, Entry] = {}
+    for entry in load_list("smoke"):
+        if not entry.package:
+            entries.setdefault(entry.model_type, entry)
+    return [
+        Case(entries[name], phase, mode, Dtype.FLOAT32, profile)
+        for name in types
+        for phase, mode in wanted
+        if phase in entries[name].phases
+    ]
+
+
+def _survey(notes: Notes, faults: dict[str, Fault], cases: list[Case], modes: Any, options: Any, servers: Path) -> None:
+    """Take the census of all cases, then try the faults, entries side by side."""
+    target = targets.resolve(options.target)
+    own = threading.local()
+    laboratories: list[Laboratory] = []
+
+    def laboratory() -> Laboratory:
+        if not hasattr(own, "laboratory"):
+            own.laboratory = Laboratory(target, options.cache.absolute(), servers, Limits())
+            laboratories.append(own.laboratory)
+        return own.laboratory
+
+    def census(entry: Entry) -> None:
+        known = notes.census()
+        for case in cases:
+            if case.entry == entry and case.id not in known:
+                row = laboratory().census(case)
+                notes.add(row)
+                print(f"without a fault {row['verdict']} {case.id}", flush=True)
+
+    def measure(entry: Entry) -> None:
+        known = notes.pairs()
+        for case in cases:
+            if case.entry == entry:
+                left = [name for name in told.get(case.id, ()) if (case.id, name) not in known]
+                for row in laboratory().measure(case, left):
+                    notes.add(row)
+                    print(f"{row['verdict']:24} {row['change']:9.3g} {row['fault']} {case.id}", flush=True)
+
+    try:
+        entries = list(dict.fromkeys(case.entry for case in cases))
+        with ThreadPoolExecutor(options.workers) as pool:
+            list(pool.map(census, entries))
+            told = assigned(faults, cases, notes.census(), modes, options.each)
+            list(pool.map(measure, entries))
+    finally:
+        for one in laboratories:
+            one.close()
+
+
+def _print(faults: dict[str, Fault], cases: list[Case], notes: Notes, told: set[tuple[str, str]]) -> None:
+    pairs = {pair: row for pair, row in notes.pairs().items() if pair in told}
+    by_fault: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for (_, name), row in pairs.items():
+        by_fault[name].append(row)
+    print(f"\n{'fault':64} tried counts seen  median change  verdicts")
+    for name, fault in faults.items():
+        rows = by_fault[name]
+        counts = [row for row in rows if _counts(row)]
+        seen = [row for row in rows if _seen(row)]
+        changes = sorted(row["change"] for row in counts)
+        middle = f"{changes[len(changes) // 2]:.3g}" if changes else "-"
+        verdicts = ", ".join(f"{verdict} {n}" for verdict, n in Counter(row["verdict"] for row in rows).most_common())
+        mark = " (changes no value)" if fault.behind_the_values else ""
+        print(f"{name:64} {len(rows):5} {len(counts):6} {len(seen):4}  {middle:>13}  {verdicts}{mark}")
+    ordinary = {name for name, fault in faults.items() if not fault.behind_the_values}
+    counted = [row for (_, name), row in pairs.items() if name in ordinary and _counts(row)]
+    below = [row for (_, name), row in pairs.items() if name in ordinary and not _counts(row)]
+    _list("not detected", [row for row in counted if not _seen(row)])
+    _list(f"changes no output by more than {FACTOR:g} times the CPU's noise", below)
+    _list("not gone when it was taken out", [row for row in pairs.values() if not row["restored"]])
+    sick = [row for case, row in notes.census().items() if row["verdict"] != Verdict.PASS and case in _ids(cases)]
+    print(f"\nnot tried, since they do not pass without a fault: {len(sick)}")
+    for row in sick:
+        print(f"  {row['case']}: {row['verdict']} {row['message'][:160]}")
+    untried = [name for name in faults if not by_fault[name]]
+    print(f"\nfaults that no architecture executes: {', '.join(untried) or 'none'}")
+    unseen = [name for name in faults if name not in untried and not any(_seen(row) for row in by_fault[name])]
+    print(f"faults that no architecture sees: {', '.join(unseen) or 'none'}")
+    print(f"figure: faults {len(faults)} count")
+    print(f"figure: faults_seen_by_some_architecture {len(faults) - len(untried) - len(unseen)} count")
+    print(f"figure: mutation_pairs {len(counted)} count")
+    print(f"figure: mutation_pairs_below_noise {len(below)} count")
+    if counted:
+        print(f"figure: detection_rate {sum(map(_seen, counted)) / len(counted):.4f} ratio")
+    print(f"figure: mutation_failing_without_a_fault {len(sick)} count")
+
+
+def _ids(cases: list[Case]) -> set[str]:
+    return {case.id for case in cases}
+
+
+def _counts(row: dict[str, Any]) -> bool:
+    return row["change"] > FACTOR
+
+
+def _seen(row: dict[str, Any]) -> bool:
+    return row["verdict"] != Verdict.PASS
+
+
+def _list(title: str, rows: list[dict[str, Any]]) -> None:
+    print(f"\n{title}: {len(rows)}")
+    for row in sorted(rows, key=lambda row: (row["fault"], row["case"])):
+        where = f" in {row['where']}" if row["where"] else ""
+        print(f"  {row['fault']}  {row['case']}: {row['verdict']}, {row['change']:.3g} times the noise{where}")
+
+
+if __name__ == "__main__":
+    main()
