@@ -1,4 +1,4 @@
-"""Every way to run this project: `nox -s nightly`, `rerun`, `dashboard`, `tests`, `lint`, `bench`, `coverage`.
+"""Every way to run this project: `nox -s nightly`, `rerun`, `dashboard`, `tests`, `lint`, `bench`, `coverage`, `mutation`.
 
 Sessions run in the virtual environment that nox was started from, after installing the project into
 it at the versions of constraints.txt: torch alone is too large to keep once per session.
@@ -83,3 +83,10 @@ def coverage(session: nox.Session) -> None:
     _zoo(session, "coverage", "--pairs")
     _python(session, "benchmarks/architectures.py")
     _zoo(session, "liveness")
+
+
+@nox.session
+def mutation(session: nox.Session) -> None:
+    """How many of the faults that a backend can have does the harness see? Up to an hour on two cores."""
+    _install(session)
+    _python(session, "benchmarks/mutation.py", *session.posargs)

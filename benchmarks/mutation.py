@@ -23,7 +23,7 @@ import sys
 import tempfile
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,11 +45,14 @@ if TYPE_CHECKING:
 FACTOR = 10.0
 """Times the CPU's noise that an output must change by for a pair to count."""
 EACH = 4
-"""Architectures on which a fault is tried at most."""
+"""Architectures under which a fault is tried: as many as it changes something in."""
+FEW, MOST = 6, 12
+"""Cases of a lane (a phase in a mode) that are asked at once what they execute; and, but for a strict eager forward
+pass, at all: to compile is slow, and the families are alike."""
 ARCHITECTURES = (
-    "bert", "deberta-v2", "fnet", "convbert", "mpnet", "gpt2", "llama", "cohere2", "bloom", "falcon", "mixtral",
-    "gpt_oss", "deepseek_v3", "mamba2", "rwkv", "recurrent_gemma", "t5", "whisper", "wav2vec2", "vit", "swin",
-    "convnext", "resnet", "segformer", "yolos", "clip", "qwen2_vl", "patchtst", "timesfm",
+    "bert", "llama", "vit", "t5", "mixtral", "resnet", "bloom", "wav2vec2", "gpt2", "whisper", "mamba2", "deberta-v2",
+    "segformer", "deepseek_v3", "clip", "convnext", "recurrent_gemma", "swin", "fnet", "convbert", "qwen2_vl",
+    "mpnet", "gpt_oss", "rwkv", "yolos", "patchtst", "timesfm", "cohere2", "falcon",
 )  # fmt: skip
 """Small ones of every family, which between them execute the operators of the catalogue."""
 PATHS = (Path(__file__).parent, Path(__file__).parents[1] / "tests" / "faults")
@@ -155,21 +158,56 @@ def lanes(fault: Fault, modes: tuple[Mode, ...] | None) -> list[tuple[Phase, Mod
         chosen = [Mode.STRICT_EAGER] if Mode.STRICT_EAGER in fault.modes else [*fault.modes]
     else:
         chosen = [mode for mode in modes if mode in fault.modes]
-    return [(fault.phases[0], mode) for mode in chosen]
+    return [(phase, mode) for phase in fault.phases for mode in chosen]
 
 
-def assigned(
-    faults: dict[str, Fault], cases: list[Case], census: dict[str, dict[str, Any]], modes: Any, each: int
-) -> dict[str, list[str]]:
-    """For each case the faults to try under it: each fault under `each` cases that execute one of its operators."""
-    found: dict[str, list[str]] = defaultdict(list)
-    for name, fault in faults.items():
-        for lane in lanes(fault, modes):
-            fit = [case for case in cases if (case.phase, case.mode) == lane and _executes(fault, census.get(case.id))]
+class Plan:
+    """What to do next, until each fault has `each` pairs that count or there is nothing left to try it under."""
+
+    def __init__(
+        self, faults: dict[str, Fault], cases: list[Case], notes: Notes, modes: tuple[Mode, ...] | None, each: int
+    ) -> None:
+        self.cases = cases
+        self._faults, self._notes, self._modes, self._each = faults, notes, modes, each
+
+    def trials(self) -> dict[str, list[str]]:
+        """For each case of which it is known what it executes, the faults to try under it.
+
+        Where to begin differs from fault to fault, and is the same every time.
+        """
+        pairs = self._notes.pairs()
+        found: dict[str, list[str]] = defaultdict(list)
+        for name, lane, missing in self._lacking():
+            fit = self._fit(name, lane)
             start = int(hashlib.sha256(name.encode()).hexdigest(), 16) % max(len(fit), 1)
-            for case in (fit[start:] + fit[:start])[:each]:
+            left = [case for case in fit[start:] + fit[:start] if (case.id, name) not in pairs]
+            for case in left[:missing]:
                 found[case.id].append(name)
-    return found
+        return found
+
+    def unknown(self) -> list[Case]:
+        """The next few cases of each lane in which a fault still lacks some."""
+        census = self._notes.census()
+        found = []
+        for lane in dict.fromkeys(lane for _, lane, _ in self._lacking()):
+            own = [case for case in self.cases if (case.phase, case.mode) == lane]
+            known = sum(case.id in census for case in own)
+            most = len(own) if lane == (Phase.FORWARD, Mode.STRICT_EAGER) else MOST
+            found += [case for case in own if case.id not in census][: min(FEW, max(most - known, 0))]
+        return found
+
+    def _lacking(self) -> Iterator[tuple[str, tuple[Phase, Mode], int]]:
+        pairs = self._notes.pairs()
+        for name, fault in self._faults.items():
+            for lane in lanes(fault, self._modes):
+                rows = [row for case in self._fit(name, lane) if (row := pairs.get((case.id, name)))]
+                missing = self._each - sum(fault.behind_the_values or _counts(row) for row in rows)
+                if missing > 0:
+                    yield name, lane, missing
+
+    def _fit(self, name: str, lane: tuple[Phase, Mode]) -> list[Case]:
+        census, fault = self._notes.census(), self._faults[name]
+        return [c for c in self.cases if (c.phase, c.mode) == lane and _executes(fault, census.get(c.id))]
 
 
 def _executes(fault: Fault, known: dict[str, Any] | None) -> bool:
@@ -185,7 +223,7 @@ def main() -> None:
     parser.add_argument("--mode", action="append", help="mode in which every fault that lives in it is tried")
     parser.add_argument("--fault", action="append", help="only faults whose name fits this glob")
     parser.add_argument("--architecture", action="append", help="model types (default: a chosen list)")
-    parser.add_argument("--each", type=int, default=EACH, help=f"architectures per fault at most (default: {EACH})")
+    parser.add_argument("--each", type=int, default=EACH, help=f"architectures per fault (default: {EACH})")
     parser.add_argument("--profile", default="padded")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--cache", type=Path, default=default_cache())
@@ -208,9 +246,8 @@ def main() -> None:
     cases = _cases(options.architecture or ARCHITECTURES, wanted, Profile(options.profile))
     with tempfile.TemporaryDirectory(prefix="zoo-") as scratch:
         notes = Notes(options.out or Path(scratch) / "notes.jsonl")
-        _survey(notes, faults, cases, modes, options, Path(scratch))
-        told = assigned(faults, cases, notes.census(), modes, options.each)
-        _print(faults, cases, notes, {(case, name) for case, names in told.items() for name in names})
+        _survey(notes, Plan(faults, cases, notes, modes, options.each), options, Path(scratch))
+        _print(faults, cases, notes)
 
 
 def _cases(types: Iterable[str], wanted: list[tuple[Phase, Mode]], profile: Profile) -> list[Case]:
@@ -226,8 +263,8 @@ def _cases(types: Iterable[str], wanted: list[tuple[Phase, Mode]], profile: Prof
     ]
 
 
-def _survey(notes: Notes, faults: dict[str, Fault], cases: list[Case], modes: Any, options: Any, servers: Path) -> None:
-    """Take the census of all cases, then try the faults, entries side by side."""
+def _survey(notes: Notes, plan: Plan, options: argparse.Namespace, servers: Path) -> None:
+    """Ask cases what they execute, and try faults under them, until the plan has no more; several side by side."""
     target = targets.resolve(options.target)
     own = threading.local()
     laboratories: list[Laboratory] = []
@@ -238,36 +275,31 @@ def _survey(notes: Notes, faults: dict[str, Fault], cases: list[Case], modes: An
             laboratories.append(own.laboratory)
         return own.laboratory
 
-    def census(entry: Entry) -> None:
-        known = notes.census()
-        for case in cases:
-            if case.entry == entry and case.id not in known:
-                row = laboratory().census(case)
-                notes.add(row)
-                print(f"without a fault {row['verdict']} {case.id}", flush=True)
+    def ask(case: Case) -> None:
+        row = laboratory().census(case)
+        notes.add(row)
+        print(f"without a fault {row['verdict']} {case.id}", flush=True)
 
-    def measure(entry: Entry) -> None:
-        known = notes.pairs()
-        for case in cases:
-            if case.entry == entry:
-                left = [name for name in told.get(case.id, ()) if (case.id, name) not in known]
-                for row in laboratory().measure(case, left):
-                    notes.add(row)
-                    print(f"{row['verdict']:24} {row['change']:9.3g} {row['fault']} {case.id}", flush=True)
+    def measure(case: Case) -> None:
+        for row in laboratory().measure(case, trials[case.id]):
+            notes.add(row)
+            print(f"{row['verdict']:24} {row['change']:9.3g} {row['fault']} {case.id}", flush=True)
 
     try:
-        entries = list(dict.fromkeys(case.entry for case in cases))
         with ThreadPoolExecutor(options.workers) as pool:
-            list(pool.map(census, entries))
-            told = assigned(faults, cases, notes.census(), modes, options.each)
-            list(pool.map(measure, entries))
+            while (trials := plan.trials()) or (unknown := plan.unknown()):
+                if trials:
+                    list(pool.map(measure, [case for case in plan.cases if case.id in trials]))
+                else:
+                    list(pool.map(ask, unknown))
     finally:
         for one in laboratories:
             one.close()
 
 
-def _print(faults: dict[str, Fault], cases: list[Case], notes: Notes, told: set[tuple[str, str]]) -> None:
-    pairs = {pair: row for pair, row in notes.pairs().items() if pair in told}
+def _print(faults: dict[str, Fault], cases: list[Case], notes: Notes) -> None:
+    asked = {case.id for case in cases}
+    pairs = {(case, name): row for (case, name), row in notes.pairs().items() if case in asked and name in faults}
     by_fault: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for (_, name), row in pairs.items():
         by_fault[name].append(row)
@@ -287,7 +319,7 @@ def _print(faults: dict[str, Fault], cases: list[Case], notes: Notes, told: set[
     _list("not detected", [row for row in counted if not _seen(row)])
     _list(f"changes no output by more than {FACTOR:g} times the CPU's noise", below)
     _list("not gone when it was taken out", [row for row in pairs.values() if not row["restored"]])
-    sick = [row for case, row in notes.census().items() if row["verdict"] != Verdict.PASS and case in _ids(cases)]
+    sick = [row for case, row in notes.census().items() if row["verdict"] != Verdict.PASS and case in asked]
     print(f"\nnot tried, since they do not pass without a fault: {len(sick)}")
     for row in sick:
         print(f"  {row['case']}: {row['verdict']} {row['message'][:160]}")
@@ -302,10 +334,6 @@ def _print(faults: dict[str, Fault], cases: list[Case], notes: Notes, told: set[
     if counted:
         print(f"figure: detection_rate {sum(map(_seen, counted)) / len(counted):.4f} ratio")
     print(f"figure: mutation_failing_without_a_fault {len(sick)} count")
-
-
-def _ids(cases: list[Case]) -> set[str]:
-    return {case.id for case in cases}
 
 
 def _counts(row: dict[str, Any]) -> bool:

@@ -39,9 +39,13 @@ def _night(store: Path) -> Run:
     for run_id in reversed(results_store.list_runs(store)):
         run = results_store.open_run(store, run_id)
         settings = run.provenance.get("settings") or {}
-        if not settings.get("rerun") and not settings.get("fault"):
+        if not settings.get("rerun") and not _has_fault(run):
             return run
     return results_store.latest(store)
+
+
+def _has_fault(run: Run) -> bool:
+    return bool((run.provenance.get("settings") or {}).get("fault"))
 
 
 def _index(store: Path, run: Run) -> dict[str, Any]:
@@ -73,12 +77,19 @@ def _index(store: Path, run: Run) -> dict[str, Any]:
 
 
 def _history(store: Path, shown: Run) -> list[dict[str, Any]]:
-    """Totals of the newest runs, newest first; a run that cannot be read says why instead."""
-    lines = []
-    for run_id in reversed(results_store.list_runs(store)[-HISTORY:]):
+    """Totals of the newest runs, newest first; a run that cannot be read says why instead.
+
+    Runs with a fault put in are left out, but for the one that is shown.
+    """
+    lines: list[dict[str, Any]] = []
+    for run_id in reversed(results_store.list_runs(store)):
+        if len(lines) == HISTORY:
+            break
         line: dict[str, Any] = {"run_id": view.clean(run_id), "current": run_id == shown.id}
         try:
             run = results_store.open_run(store, run_id)
+            if _has_fault(run) and run_id != shown.id:
+                continue
             verdicts = dict.fromkeys(run.planned, view.MISSING)
             table = results_store.read(run)[0].select(["case_id", "verdict", "target"])
             for row in table.to_pylist():

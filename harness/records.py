@@ -6,6 +6,21 @@ from dataclasses import dataclass, field
 
 from harness.cases import Case, Evidence, Stage, Verdict
 
+FAULTY = ".faulty"
+
+
+def recorded_target(name: str, fault: str) -> str:
+    """Under which name results of the target `name` are kept: another one where it was broken on purpose.
+
+    So nothing that asks for a target's results is ever given those of a run with a fault put in.
+    """
+    return name + FAULTY if fault else name
+
+
+def real_target(recorded: str) -> str:
+    """The target's own name, from the one that `recorded_target` gave it."""
+    return recorded.removesuffix(FAULTY)
+
 
 @dataclass(frozen=True, slots=True)
 class Leaf:

@@ -16,6 +16,7 @@ from harness.cases import Case, Phase
 from harness.cli import EXIT_INTERRUPTED, EXIT_NOTHING, EXIT_OK, EXIT_UNEXPECTED, options
 from harness.plan import select
 from harness.pytest_plugin.settings import Choice, default_cache
+from harness.records import real_target
 from model_lists import DERIVED_LIST, load_list
 from results import StoreError, default_store
 
@@ -94,10 +95,11 @@ def resumed(request: Request, run_id: str) -> Plan:
     lists = request.lists
     if f"{DERIVED_LIST}.csv" in run.provenance.get("lists", {}):
         lists = tuple(dict.fromkeys((*lists, derived_list(cache))))
-    asked_target = run.provenance.get("settings", {}).get("target") or request.target
+    settings = run.provenance.get("settings", {})
+    asked_target = real_target(settings.get("target") or request.target)
     entries = select(entry for path in lists for entry in load_list(path))
     return Plan(
-        replace(request, target=asked_target, lists=lists),
+        replace(request, target=asked_target, lists=lists, fault=request.fault or settings.get("fault") or ""),
         resolve(asked_target),
         from_ids(missing(run), entries),
         store,

@@ -41,7 +41,7 @@ Expectations = Annotated[
 ]
 Fault = Annotated[
     str,
-    typer.Option("--fault", metavar="MODULE:FUNCTION", help="Call this in each case's process to break the backend."),
+    typer.Option("--fault", metavar="MODULE:NAME", help="Call this in each case's process to break the backend."),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the ids of the planned cases and stop.")]
 FailFast = Annotated[bool, typer.Option("--fail-fast", "-x", help="Stop at the first unexpected result.")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import time
 import traceback
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness import jobs
 from harness.cases import Case, Stage, Verdict
-from harness.records import Record
+from harness.records import Record, recorded_target
 from harness.targets.base import TargetUnavailable
 from results import StoreError, schema
 
@@ -28,6 +29,7 @@ class Executor:
 
     def __init__(self, target: Target, cache: Path, run: Run, worker: str, fault: str, servers: Path | None) -> None:
         self._target = target
+        self._recorded = recorded_target(target.name, fault)
         self._run = run
         self._worker = worker
         self._stage = Stage.IMPORT
@@ -49,6 +51,7 @@ class Executor:
             raise
         except Exception as error:  # noqa: BLE001 - the boundary where a failing harness becomes data
             record = self._failed(case, error)
+        record = dataclasses.replace(record, target=self._recorded)
         self._journal.append(schema.row(record, self._run.id))
         if self._runner.facts and not self._described:
             self._run.amend({"target": self._runner.facts})
@@ -73,7 +76,7 @@ class Executor:
     def _failed(self, case: Case, error: Exception) -> Record:
         return Record(
             case=case,
-            target=self._target.name,
+            target=self._recorded,
             emulated=self._target.emulated,
             verdict=Verdict.HARNESS_ERROR,
             stage=self._stage,

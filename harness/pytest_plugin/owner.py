@@ -18,7 +18,7 @@ from harness.plan import digest
 from harness.pytest_plugin import report as text
 from harness.pytest_plugin.collection import CaseItem
 from harness.pytest_plugin.session import POINTER
-from harness.records import Record
+from harness.records import Record, recorded_target
 from results import StoreError, create_run, missing, open_run, schema, seal
 from results.expected import outcome
 from results.provenance import collect
@@ -91,14 +91,14 @@ class RunOwner:
         if not cases:
             return
         settings = {
-            "target": self.zoo.target.name,
+            "target": recorded_target(self.zoo.target.name, self.zoo.fault),
             "tiers": _distinct(case.entry.tier for case in cases),
             "phases": _distinct(case.phase for case in cases),
             "modes": _distinct(case.mode for case in cases),
             "dtypes": _distinct(case.dtype for case in cases),
             "profiles": _distinct(case.profile for case in cases),
             "rerun": self.zoo.config.option.zoo_rerun,
-            "fault": self.zoo.config.option.zoo_fault,
+            "fault": self.zoo.fault,
             "cases": len(cases),
             "plan_sha256": digest(cases),
         }
@@ -115,6 +115,9 @@ class RunOwner:
             raise StoreError(
                 f"{min(strangers)} is not in the plan of run {run.id}; name its missing cases in --zoo-plan"
             )
+        if (known := run.provenance.get("settings", {}).get("fault") or "") != self.zoo.fault:
+            began = f"the fault {known}" if known else "no fault"
+            raise StoreError(f"run {run.id} began with {began}: it must go on like that")
         self.zoo.run = run
 
     @pytest.hookimpl(optionalhook=True)
@@ -131,7 +134,7 @@ class RunOwner:
                 return
             record = Record(
                 case=case,
-                target=self.zoo.target.name,
+                target=recorded_target(self.zoo.target.name, self.zoo.fault),
                 emulated=self.zoo.target.emulated,
                 verdict=Verdict.HARNESS_ERROR,
                 stage=self._last_stage(worker, case),
@@ -179,6 +182,8 @@ class RunOwner:
         if run is None:
             return []
         lines = [f"run {run.id} on {self.zoo.target.name}, results in {run.path}", *self.problems]
+        if self.zoo.fault:
+            lines.append(f"the backend was broken on purpose with {self.zoo.fault}: this says nothing about it")
         if self.missing:
             lines.append(
                 f"{len(self.missing)} of {len(run.planned)} planned cases have no result"

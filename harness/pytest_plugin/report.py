@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from harness.records import Leaf, Record
+from harness.records import Leaf, Record, real_target
 
 if TYPE_CHECKING:
     from model_lists.expectations import Expectation
@@ -49,7 +49,7 @@ def failure(record: Record, outcome: Outcome, expectation: Expectation | None, r
 
 def rerun_command(case_id: str, target: str) -> str:
     """The shell command that runs one case again."""
-    return f"zoo rerun {shlex.quote(case_id)} --target {shlex.quote(target)}"
+    return f"zoo rerun {shlex.quote(case_id)} --target {shlex.quote(real_target(target))}"
 
 
 def one_line(text: str) -> str:

@@ -5,6 +5,8 @@ With xdist this exists in the controller and in every worker; the controller exe
 
 from __future__ import annotations
 
+import ast
+import difflib
 import importlib.util
 import signal
 import threading
@@ -58,6 +60,11 @@ class ZooSession:
         )
         self.store = Path(option.zoo_store or default_store()).absolute()
         self.cache = Path(option.zoo_cache or default_cache()).absolute()
+
+    @property
+    def fault(self) -> str:
+        """The fault that is put into the backend, `module:name`; empty for none."""
+        return self.config.option.zoo_fault
 
     @property
     def is_worker(self) -> bool:
@@ -123,8 +130,7 @@ class ZooSession:
             if self._executor is None:
                 worker = self.config.workerinput["workerid"] if self.is_worker else "main"
                 servers = Path(self.config.workerinput[POINTER]).parent if self.is_worker else None
-                fault = self.config.option.zoo_fault
-                self._executor = Executor(self.target, self.cache, self._opened_run(), worker, fault, servers)
+                self._executor = Executor(self.target, self.cache, self._opened_run(), worker, self.fault, servers)
             record = self._executor.run(item.case)
         except (StoreError, TargetUnavailable) as error:
             item.session.shouldstop = problem = str(error)
@@ -167,7 +173,7 @@ class ZooSession:
             die_with_parent()
         try:
             _ = self.cases, self.expectations
-            _check_fault(self.config.option.zoo_fault)
+            _check_fault(self.fault)
         except (ListError, PlanError, UnknownTarget, ExpectationError) as error:
             raise pytest.UsageError(str(error)) from error
 
@@ -178,7 +184,39 @@ class ZooSession:
 
 
 def _check_fault(fault: str) -> None:
-    """Raise PlanError unless `fault` is empty or names a function of a module that can be found."""
-    module, _, function = fault.partition(":")
-    if fault and not (function.isidentifier() and module.isidentifier() and importlib.util.find_spec(module)):
-        raise PlanError(f"--fault {fault!r} names no MODULE:FUNCTION; the module must be importable, see PYTHONPATH")
+    """Raise PlanError unless `fault` is empty or names something in a module, whose text is read and not executed."""
+    if not fault:
+        return
+    module, _, name = fault.partition(":")
+    if not name.isidentifier() or not all(part.isidentifier() for part in module.split(".")):
+        raise PlanError(f"--fault {fault!r} is not of the form MODULE:NAME")
+    try:
+        found = importlib.util.find_spec(module)
+    except ModuleNotFoundError:
+        found = None
+    if found is None:
+        raise PlanError(f"--fault {fault!r}: there is no module {module}; its folder must be on PYTHONPATH")
+    if not found.origin or not found.origin.endswith(".py"):
+        return
+    try:
+        known = _names(ast.parse(Path(found.origin).read_bytes()))
+    except (OSError, SyntaxError) as error:
+        raise PlanError(f"--fault {fault!r}: {found.origin} cannot be read: {error}") from error
+    if name not in known:
+        near = difflib.get_close_matches(name, known, 1)
+        raise PlanError(f"--fault {fault!r}: {module} has no {name}" + (f"; did you mean {near[0]}?" if near else ""))
+
+
+def _names(module: ast.Module) -> set[str]:
+    """What the top of a module defines or imports."""
+    found: set[str] = set()
+    for node in module.body:
+        match node:
+            case ast.FunctionDef() | ast.ClassDef():
+                found.add(node.name)
+            case ast.Import() | ast.ImportFrom():
+                found |= {(alias.asname or alias.name) for alias in node.names}
+            case ast.Assign() | ast.AnnAssign():
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                found |= {target.id for target in targets if isinstance(target, ast.Name)}
+    return found

@@ -81,12 +81,24 @@ def test_an_unknown_option_is_a_usage_error(zoo):
     assert "Traceback" not in ended.err
 
 
-def test_a_fault_that_is_none_and_a_folder_of_expectations_that_is_none(zoo, tmp_path):
-    for arguments in (("--fault", "junk"), ("--fault", "no_such_module:x"), ("--expectations", tmp_path / "none")):
-        ended = zoo(*RUN, *arguments)
-        assert ended.code == 2
-        assert ended.err.startswith("ERROR: ")
-        assert "Traceback" not in ended.both
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--fault", "junk"), "'junk' is not of the form MODULE:NAME"),
+        (("--fault", "json:"), "'json:' is not of the form MODULE:NAME"),
+        (("--fault", "no_such_module:x"), "there is no module no_such_module"),
+        (("--fault", "no.such.module:x"), "there is no module no.such.module"),
+        (("--fault", "json:dmps"), "json has no dmps; did you mean dumps?"),
+        (("--expectations", "no_folder"), "no_folder"),
+    ],
+)
+def test_a_fault_that_is_none_and_a_folder_of_expectations_that_is_none(zoo, models, arguments, said):
+    ended = zoo(*RUN, *arguments)
+    assert ended.code == 2
+    assert ended.err.startswith("ERROR: ")
+    assert said in ended.err
+    assert len(ended.err.strip().splitlines()) == 1
+    assert "Traceback" not in ended.both
 
 
 def test_resuming_a_complete_run_still_says_what_was_unexpected(zoo, models):

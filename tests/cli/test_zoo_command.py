@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 
-from results import provenance_of
+from results import list_runs, load, provenance_of
 
 ALPHA = "alpha/AlphaModel/acme/alpha/synthetic/forward"
 BETA = "beta/BetaForCausalLM/acme/beta/synthetic/forward"
@@ -24,6 +24,36 @@ def test_a_run_records_every_planned_case_and_exits_0(zoo, models, recorded, tmp
     settings = provenance_of("latest", tmp_path / "store")["settings"]
     assert (settings["target"], settings["tiers"], settings["modes"]) == ("cpu", ["smoke"], ["eager", "compiled"])
     assert re.search(r"eager\s+.*float32\s+.*2\s+.*2", ended.out)
+
+
+def test_a_run_with_a_fault_is_never_taken_for_one_of_the_target(zoo, models, tmp_path):
+    arguments = ("--list", models, "--tier", "smoke", "--target", "cpu", "--mode", "eager")
+    ended = zoo("run", *arguments, "--fault", "json:dumps")
+    assert "broken on purpose with json:dumps" in ended.out
+    store = tmp_path / "store"
+    assert set(load(store).target) == {"cpu.faulty"}
+    settings = provenance_of("latest", store)["settings"]
+    assert (settings["target"], settings["fault"]) == ("cpu.faulty", "json:dumps")
+    assert "-cpu.faulty-" in list_runs(store)[-1]
+    assert "never run -> PASS" in zoo("rerun", "alpha", *arguments[:2], *arguments[4:]).out
+    shown = zoo("show", "alpha", "--list", models).out
+    assert "--target cpu\n" in shown
+    assert "--target cpu.faulty" not in shown
+
+
+def test_a_run_with_a_fault_goes_on_with_it(zoo, models, tmp_path):
+    asked = ("--list", models, "--workers", 1)
+    zoo("run", *asked, "--target", "cpu", "--fault", "json:dumps", "--fail-fast", script={"alpha/*": "RUN_ERROR"})
+    store = tmp_path / "store"
+    (run,) = list_runs(store)
+    assert len(load(store)) < 6
+    refused = zoo("run", *asked, "--resume", run, "--fault", "json:loads")
+    assert refused.code == 2
+    assert f"run {run} began with the fault json:dumps" in refused.err
+    zoo("run", *asked, "--resume", run)
+    assert list_runs(store) == [run]
+    assert len(load(store)) == 6
+    assert set(load(store).target) == {"cpu.faulty"}
 
 
 def test_an_unexpected_failure_exits_1_and_is_explained_in_one_line(zoo, models):

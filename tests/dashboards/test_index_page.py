@@ -303,5 +303,6 @@ def test_a_rerun_does_not_take_the_night_s_place_and_a_fault_is_announced(tmp_pa
     page = build(tmp_path, tmp_path / "site").read_text()
     assert f"{night.id}" in page
     assert "broken on purpose" not in page
+    assert broken.id not in page
     shown = build(tmp_path, tmp_path / "site", run=broken.id).read_text()
     assert "broken on purpose with <code>m:&lt;b&gt;</code>" in shown
