@@ -1,4 +1,4 @@
-"""Every way to run this project: `nox -s nightly`, `rerun`, `dashboard`, `tests`, `lint`, `bench`, `coverage`, `mutation`.
+"""Every way to run this project: `nox -s` nightly, rerun, dashboard, tests, lint, bench, coverage, mutation.
 
 Sessions run in the virtual environment that nox was started from, after installing the project into
 it at the versions of constraints.txt: torch alone is too large to keep once per session.
