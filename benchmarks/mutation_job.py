@@ -1,8 +1,8 @@
 """What one model makes of many faults, in a process of the target's: the other half of mutation.py.
 
-A model is loaded and run once without a fault. Each fault is then put in for a run of that model, whose outputs tell
-what it changes, and again for a job exactly as `zoo run --fault` does it, which gives the verdict. After it has been
-taken out, the first outputs must come back to the last bit.
+A model is loaded and run once without a fault. Each fault is then put in while the model is loaded and run, which tells
+what outputs it changes, and again for a job exactly as `zoo run --fault` does it, which gives the verdict. After it has
+been taken out, the model that was loaded first must give its first outputs again, to the last bit.
 """
 
 from __future__ import annotations
@@ -74,18 +74,22 @@ class _Subject:
         self.known = Reference.read(folder / REFERENCE)
         self._given = cast(torch.load(folder / INPUTS, weights_only=True), case.dtype)
         self._checkpoint = Path(payload["checkpoint"])
-        self._model = self._loaded()
+        self._model = self.load()
 
-    def _loaded(self) -> torch.nn.Module:
+    def load(self) -> torch.nn.Module:
+        """The model on the target, as a user loads it."""
         options = self.target.load_options()
         return models.load(self.case.entry, self._checkpoint, self.case.dtype, self.target.device_type, **options)
 
-    def run(self) -> dict[str, torch.Tensor]:
-        """Output leaves of one run, compiled anew where the mode compiles; raises what the backend raises."""
-        runner: Any = self._model
+    def run(self, model: torch.nn.Module | None = None) -> dict[str, torch.Tensor]:
+        """Output leaves of one run, by default of the model that was loaded first; raises what the backend raises.
+
+        Where the mode compiles, it is compiled anew.
+        """
+        runner: Any = model or self._model
         if self.case.mode is Mode.COMPILED:
             torch._dynamo.reset()
-            runner = phases.compiled(self.case.phase, self._model, self.target.compile)
+            runner = phases.compiled(self.case.phase, runner, self.target.compile)
         given = phases.moved(self._given, self.target.device_type)
         returned = phases.run(self.case.phase, runner, given, self.seed, teacher=Teacher(self.known.tokens))
         return {path: leaf.detach().clone() for path, leaf in outputs.leaves(returned).items()}
@@ -104,7 +108,7 @@ def _row(
     with target.entered(case.mode):
         try:
             with fault.inside():
-                change, where = _change(before, subject.run(), subject.known, target.device_type)
+                change, where = _change(before, subject.run(subject.load()), subject.known, target.device_type)
         except Exception as error:  # noqa: BLE001 - what a fault makes the backend raise is what it changes
             change, where = math.inf, f"{type(error).__name__}"
     calls = fault.calls - calls

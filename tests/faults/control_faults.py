@@ -61,7 +61,6 @@ def linear_leaves_its_result_on_the_cpu(kernel, *args):
 
 @process_fault(
     like="`device_map` does not know the device, and the model stays on the host",
-    behind_the_values=True,
     shows=lambda draw: None,
     spares=_linear,
 )

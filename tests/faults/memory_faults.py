@@ -2,7 +2,7 @@
 
 import torch
 import torch.nn.functional as F
-from catalogue import EAGER, fault, read_as_contiguous
+from catalogue import EAGER, fault, read_as_contiguous, to_bfloat16
 
 from harness.cases import Phase
 
@@ -107,6 +107,44 @@ def write_to_a_view_is_lost(kernel, x, source, non_blocking=False):
         kernel(x.clone(), source, non_blocking)
         return x
     return kernel(x, source, non_blocking)
+
+
+def _uploaded(kernel, change, x, *rest, **more):
+    """A copy, in either form, with `change` made to what comes from the host."""
+    if rest:  # copy_
+        source, *others = rest
+        uploads = source.device.type == "cpu" != x.device.type
+        return kernel(x, change(source) if uploads else source, *others, **more)
+    uploads = x.device.type == "cpu" != torch.device(more.get("device") or "cpu").type
+    return kernel(change(x) if uploads else x, **more)
+
+
+@fault(
+    "_to_copy",
+    "copy_",
+    like="what comes from the host is in bfloat16 on the way: weights are rounded as they are loaded",
+    shows=lambda draw: torch.linspace(0, 1, 8).to(draw(1).device),
+    spares=lambda draw: draw(4, 8).copy_(draw(4, 8, seed=1)),
+    modes=EAGER,
+)
+def host_copies_in_bfloat16(kernel, *args, **more):
+    return _uploaded(kernel, to_bfloat16, *args, **more)
+
+
+@fault(
+    "_to_copy",
+    "copy_",
+    like="of what comes from the host in more than one piece, only the first 64 KiB arrive",
+    shows=lambda draw: torch.ones(2**15).to(draw(1).device),
+    spares=lambda draw: torch.ones(2**14).to(draw(1).device),
+    modes=EAGER,
+)
+def host_copies_end_after_one_piece(kernel, *args, **more):
+    def first_piece(x):
+        flat, size = x.flatten(), 2**16 // x.element_size()
+        return torch.cat([flat[:size], torch.zeros_like(flat[size:])]).view(x.shape)
+
+    return _uploaded(kernel, first_piece, *args, **more)
 
 
 def _written(x, where, source):

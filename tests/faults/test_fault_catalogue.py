@@ -62,7 +62,8 @@ def problems(told):
         if "error" in one:
             found.append(f"{name}: {one['error']}")
             continue
-        if not one["shown"] and not fault.behind_the_values:
+        shows_nothing = fault.behind_the_values or isinstance(fault, catalogue.ProcessFault)
+        if not one["shown"] and not shows_nothing:
             found.append(f"{name}: its example is the same with it")
         if not one["spared"]:
             found.append(f"{name}: what it should spare is changed")
