@@ -4,7 +4,7 @@ import itertools
 
 import torch
 import torch.nn.functional as F
-from catalogue import EAGER, STRICT, fault, process_fault
+from catalogue import COMPILED, EAGER, STRICT, fault, process_fault
 
 
 def _linear(draw):
@@ -78,6 +78,7 @@ def model_is_loaded_on_the_cpu(stack):
 
 @process_fault(
     like="the compiler declines without a word, and what runs is the uncompiled model",
+    modes=COMPILED,
     behind_the_values=True,
     shows=lambda draw: None,
     spares=_linear,
@@ -115,6 +116,22 @@ def linear_loses_a_race_now_and_then(kernel, *args):
     if next(_calls) % 3:
         return right
     return torch.cat([right[..., :1] * 0, right[..., 1:]], -1)
+
+
+@fault(
+    "linear",
+    like="partial sums are added in the order they arrive: runs differ, though by no more than rounding does",
+    shows=lambda draw: [F.linear(draw(4, 64), draw(5, 64)) for _ in range(3)],
+    spares=lambda draw: torch.tanh(draw(4, 8)),
+    modes=EAGER,
+    behind_the_values=True,
+)
+def linear_adds_in_any_order(kernel, x, weight, bias=None):
+    third = max(1, x.shape[-1] // 3)
+    parts = [kernel(a, b) for a, b in zip(x.split(third, -1), weight.split(third, -1), strict=True)]
+    first = next(_calls) % len(parts)
+    total = sum(parts[first:] + parts[:first])
+    return total if bias is None else total + bias
 
 
 @fault(
