@@ -192,10 +192,9 @@ _seen: dict[tuple, float] = {}
     modes=STRICT,
 )
 def mul_by_the_first_number_seen(kernel, x, y):
-    if isinstance(y, torch.Tensor) and (y.dim() or y.device.type != "cpu"):
+    if isinstance(y, torch.Tensor):
         return kernel(x, y)
-    first = _seen.setdefault((tuple(x.shape), x.dtype), float(y))
-    return kernel(x, torch.tensor(first, dtype=y.dtype) if isinstance(y, torch.Tensor) else first)
+    return kernel(x, _seen.setdefault((tuple(x.shape), x.dtype, type(y)), y))
 
 
 @fault(
