@@ -7,6 +7,8 @@ it makes of its numbers is compared; how a device draws them is not.
 
 from __future__ import annotations
 
+import copy
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -31,10 +33,10 @@ _twins: dict[int, tuple[torch.Generator, torch.Generator]] = {}
 
 
 def draw_on_cpu(device_type: str) -> None:
-    """From now on tensors of `device_type` get their random numbers from the CPU, in this process.
+    """From now on tensors of `device_type` get their random numbers from the CPU, in this process and uncompiled.
 
-    Not for programs that torch.compile makes: they would have to hold a tensor of another device. A generator of the
-    device's own is followed by one on CPU with the seed it began with.
+    A generator of the device's own is followed by one on CPU with the seed it began with. Compiled programs, which must
+    not hold a tensor of another device, are given theirs by `drawn_outside`.
     """
     if device_type == "cpu" or device_type in _libraries:
         return
@@ -89,3 +91,49 @@ def _returned(operator: Callable[..., Any]) -> Callable[..., Any]:
         return drawn.to(device) if isinstance(drawn, torch.Tensor) else tuple(x.to(device) for x in drawn)
 
     return kernel
+
+
+_FACTORIES = ("rand", "randn", "randint", "randperm", "rand_like", "randn_like", "randint_like")
+
+
+def drawn_outside(backend: Callable[..., Any]) -> Callable[..., Any]:
+    """A `torch.compile` backend like `backend` whose programs are given the numbers that they would have drawn.
+
+    Those of a program are drawn on CPU, in its order, whenever it is called. What draws by numbers that the program
+    computes itself (`bernoulli`, `multinomial`, `normal` of tensors) stays the backend's.
+    """
+
+    def compile(graph: torch.fx.GraphModule, examples: Any, **options: Any) -> Callable[..., Any]:
+        draws = [_draw_of(node) for node in _drawing(graph.graph)]
+        if not draws:
+            return backend(graph, examples, **options)
+        # Of a copy, since Dynamo asks its own graph later where each input has come from.
+        graph = torch.fx.GraphModule(graph, copy.deepcopy(graph.graph))
+        last = [node for node in graph.graph.nodes if node.op == "placeholder"][-1:]
+        for number, node in enumerate(_drawing(graph.graph)):
+            with graph.graph.inserting_after(*last) if last else graph.graph.inserting_before():
+                given = graph.graph.placeholder(f"drawn_{number}")
+            given.meta, last = dict(node.meta), [given]
+            node.replace_all_uses_with(given)
+            graph.graph.erase_node(node)
+        graph.recompile()
+        program = backend(graph, [*examples, *(draw() for draw in draws)], **options)
+        return lambda *args: program(*args, *(draw() for draw in draws))
+
+    return compile
+
+
+def _drawing(graph: torch.fx.Graph) -> list[torch.fx.Node]:
+    """The nodes of a graph that Dynamo captured whose values are drawn and depend on nothing but their shape."""
+    named = [node for node in graph.nodes if getattr(node.target, "__name__", "") in _FACTORIES]
+    return [node for node in named if node.op == "call_function" and "generator" not in node.kwargs]
+
+
+def _draw_of(node: torch.fx.Node) -> Callable[[], torch.Tensor]:
+    """Draws the value of such a node on CPU, and moves it to the node's device."""
+    value = node.meta["example_value"]
+    name, like = node.target.__name__.removesuffix("_like"), node.target.__name__.endswith("_like")
+    kept = {key: given for key, given in node.kwargs.items() if key not in ("device", "dtype", "memory_format")}
+    args = (*node.args[1:], tuple(value.shape)) if like else node.args
+    make = functools.partial(getattr(torch, name), *args, **kept, dtype=value.dtype)
+    return lambda: make().to(value.device)

@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,7 @@ def _run(report: Report, target: Target, case: Case, payload: dict[str, Any]) ->
         runner, watched = model, Watching()
         if case.mode is Mode.COMPILED:
             report.enter(Stage.COMPILE)
-            around = functools.partial(choices.exposed, picks=watched.picks) if payload["watch"] else None
+            around = functools.partial(_around, picks=watched.picks if payload["watch"] else None)
             runner = phases.compiled(case.phase, model, functools.partial(target.compile, around=around))
             once(runner)
             watched.picks.clear()
@@ -115,6 +116,12 @@ def _run(report: Report, target: Target, case: Case, payload: dict[str, Any]) ->
         counters=dataclasses.asdict(executed),
         latency=latency,
     )
+
+
+def _around(backend: Callable[..., Any], picks: list[torch.Tensor] | None) -> Callable[..., Any]:
+    """What a `torch.compile` backend is made into: one whose programs draw like the CPU, and show their `picks`."""
+    drawn = randomness.drawn_outside(backend)
+    return drawn if picks is None else choices.exposed(drawn, picks)
 
 
 def _difference(after: Counters, before: Counters) -> Counters:
