@@ -1,4 +1,4 @@
-"""Every way to run this project: `nox -s` nightly, rerun, dashboard, tests, lint, bench, coverage, mutation.
+"""Every way to run this project, as `nox -l` lists them: nightly, rerun, dashboard, tests, lint, and what measures.
 
 Sessions run in the virtual environment that nox was started from, after installing the project into
 it at the versions of constraints.txt: torch alone is too large to keep once per session.
@@ -90,3 +90,10 @@ def mutation(session: nox.Session) -> None:
     """How many of the faults that a backend can have does the harness see? Up to an hour on two cores."""
     _install(session)
     _python(session, "benchmarks/mutation.py", *session.posargs)
+
+
+@nox.session
+def false_alarms(session: nox.Session) -> None:
+    """How often the CPU is blamed as a backend, over all that transformers registers (`-- --only 'bert*'`)."""
+    _install(session)
+    _python(session, "benchmarks/false_alarms.py", *session.posargs)
