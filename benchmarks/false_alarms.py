@@ -19,14 +19,12 @@ import pandas as pd
 
 import results
 from harness.cases import Group, Verdict
+from harness.jobs.runner import WRONG
 from harness.targets.cpu import THREADS
 
 RUN = ["run", "--tier", "architectures", "--phase", "forward", "--profile", "padded", "--target", "cpu"]
 JUDGED = [Verdict.PASS, *(verdict for verdict in Verdict if verdict.group is Group.BACKEND)]
-WRONG = (
-    Verdict.NUMERIC_MISMATCH, Verdict.NONDETERMINISTIC, Verdict.NONFINITE_DEVICE_ONLY,
-    Verdict.NONFINITE_REFERENCE_ONLY, Verdict.WRONG_STRUCTURE, Verdict.WRONG_SHAPE, Verdict.WRONG_DTYPE,
-)  # fmt: skip
+BLAMED = (Verdict.NONDETERMINISTIC, *WRONG)
 """What a backend that is right can be blamed for; its errors and crashes are its own."""
 
 
@@ -64,7 +62,7 @@ def _judged(store: Path, threads: int, mode: str, words: list[str]) -> pd.DataFr
 
 def _told(rows: pd.DataFrame, where: str) -> int:
     print(rows.groupby(["threads", "verdict"]).size().to_string())
-    wrong = rows[rows.verdict.isin(WRONG)]
+    wrong = rows[rows.verdict.isin(BLAMED)]
     for row in wrong.itertuples():
         print(f"false alarm, {where}, {row.threads} threads: {row.case_id}: {row.verdict}: {row.message}")
     return len(wrong)

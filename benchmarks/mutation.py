@@ -33,6 +33,7 @@ from harness.cases import Case, Dtype, Entry, Group, Mode, Phase, Profile, Stage
 from harness.jobs import JobRunner, Limits, death
 from harness.jobs import cache as caches
 from harness.jobs.payload import of_case
+from harness.jobs.runner import WRONG
 from harness.jobs.supervisor import Server, supervise
 from harness.pytest_plugin.settings import default_cache
 from model_lists import load_list
@@ -97,7 +98,7 @@ class Laboratory:
                 done = [json.loads(line) for line in rows.read_text().splitlines()] if rows.exists() else []
             for row in done:
                 left.remove(row["fault"])
-                yield row | {"case": case.id}
+                yield self._settled(case, row) | {"case": case.id}
             if left:
                 culprit = left.pop(0)
                 if error := (outcome.result or {}).get("error"):
@@ -109,10 +110,20 @@ class Laboratory:
                     "verdict": verdict, "message": message, "leaf": "", "restored": True,
                 }  # fmt: skip
 
+    def _settled(self, case: Case, row: dict[str, Any]) -> dict[str, Any]:
+        """The row with the verdict that is left of a wrong result after the harness's second look at it."""
+        if Verdict(row["verdict"]) not in WRONG:
+            return row
+        self._runner.fault = row["fault"]
+        record = self._runner.run(case)
+        self._runner.fault = ""
+        return row | {"verdict": record.verdict, "message": record.message[:300]}
+
     def _run(self, case: Case, more: dict[str, Any]) -> Any:
         folder = caches.reference_folder(self._cache, case, 0)
         meta = caches.read_meta(folder) or {}
-        payload = {"case": of_case(case), "folder": str(folder), "checkpoint": meta.get("checkpoint", ""), "seed": 0}
+        checkpoint = meta.get("checkpoint", "")
+        payload = {"case": of_case(case), "folder": str(folder), "checkpoint": checkpoint, "seed": 0, "watch": ""}
         server = self._joined()
         child = server.fork("mutation_job:measure", payload | more)
         outcome = supervise(server, child, self._limits, Stage.IMPORT, lambda stage: None)

@@ -22,7 +22,7 @@ from harness.targets.base import Target, TargetUnavailable
 
 _SWITCHES = ("TORCH_COMPILE_DISABLE", "TORCHDYNAMO_", "TORCH_COMPILE_BACKEND")
 """Settings with which a compiled mode would compile nothing, or something else."""
-_WRONG = (
+WRONG = (
     Verdict.NUMERIC_MISMATCH,
     Verdict.NONFINITE_DEVICE_ONLY,
     Verdict.NONFINITE_REFERENCE_ONLY,
@@ -171,7 +171,7 @@ class JobRunner:
             own = prepared.facts | {"case": case, "twin_of": twin.case.id, "seconds": prepared.seconds}
             return dataclasses.replace(twin, **own, log="", cpu_seconds=None)
         record = self._run(record, prepared)
-        if record.verdict in _WRONG:
+        if record.verdict in WRONG:
             record = self._explained(record, prepared)
         if case.mode is self.target.modes[0]:
             self._plain = {(case, self.fault): record.verdict}
@@ -203,7 +203,7 @@ class JobRunner:
         verdict = self._plain[plain, self.fault]
         if verdict is Verdict.PASS:
             return f"{record.case.mode} vs {plain.mode}"
-        return f"{plain.mode} vs cpu" if verdict in _WRONG else ""
+        return f"{plain.mode} vs cpu" if verdict in WRONG else ""
 
     @staticmethod
     def _looked_at(record: Record, outcome: Outcome) -> Record:
