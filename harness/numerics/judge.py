@@ -29,6 +29,7 @@ _SEVERITY = (
     Verdict.WRONG_SHAPE,
     Verdict.WRONG_DTYPE,
     Verdict.NUMERIC_MISMATCH,
+    Verdict.NONFINITE_REFERENCE,
     Verdict.PASS,
 )
 
@@ -72,6 +73,8 @@ def judge(truth: Leaves, cpu: Leaves, target: Leaves, hidden: Leaves | None = No
     if not judged:
         return Judgement(Verdict.WEAK_REFERENCE, None, 0, "the model returned no tensors")
     worst = min(judged, key=lambda leaf: (_SEVERITY.index(leaf.verdict), -(leaf.ratio or 0.0)))
+    if worst.verdict is Verdict.PASS and not any(leaf.elements for leaf in judged):
+        return Judgement(Verdict.WEAK_REFERENCE, worst, len(judged), "every tensor that was returned is empty")
     told = _describe(worst) or next((f"{leaf.path}: {leaf.note}" for leaf in judged if leaf.note), "")
     first = next((leaf.path for leaf in judged if leaf.verdict is not Verdict.PASS), "")
     return Judgement(worst.verdict, worst, len(judged), told, first)
@@ -135,7 +138,7 @@ def _leaf(
 
 
 def _nonfinite(leaf: Leaf, cpu: torch.Tensor, target: torch.Tensor, shown: torch.Tensor) -> Leaf | None:
-    """A verdict where one side is NaN or infinite and the other is not, or infinite with another sign."""
+    """A verdict where one side is NaN or infinite and the other is not, or infinite with another sign, or both NaN."""
     if not (cpu.is_floating_point() or cpu.is_complex()):
         return None
     for verdict, culprit, other, where in (
@@ -153,6 +156,10 @@ def _nonfinite(leaf: Leaf, cpu: torch.Tensor, target: torch.Tensor, shown: torch
         kind = Verdict.NONFINITE_DEVICE_ONLY
         note = f"{int(differs.sum())} of {cpu.numel()} elements are NaN or infinite in another way"
         return _at(replace(leaf, verdict=kind, note=note), _first(differs), cpu, target)
+    unknown = torch.isnan(cpu) & shown
+    if unknown.any():
+        note = f"{int(unknown.sum())} of {cpu.numel()} elements are NaN on both sides, which tells nothing"
+        return _at(replace(leaf, verdict=Verdict.NONFINITE_REFERENCE, note=note), _first(unknown), cpu, target)
     return None
 
 

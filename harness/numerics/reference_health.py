@@ -11,6 +11,10 @@ from harness.numerics.judge import OUTLIER_FACTOR, Leaves
 NOISE_LIMIT = 0.1
 """A CPU whose own error reaches a tenth of the values leaves room for anything; models stay near 1 % in bfloat16."""
 
+SATURATION, SATURATION_SAMPLES = 0.99, 100
+"""Share of a leaf's elements that are its least or its greatest where it is saturated: a sigmoid or tanh far out, which
+an error in what it is of does not move. Of fewer samples two are always the extremes."""
+
 _MASK = 1e300
 """Magnitudes in float64 above this are `finfo.min` and sums of it, which are infinite at lower dtypes by intent."""
 
@@ -51,7 +55,7 @@ def diagnose(
     if gradients and not any(leaf.any() for leaf in gradients):
         return Verdict.WEAK_REFERENCE, "every gradient is zero"
     if not any(_tells(leaf) for leaf in first.values()):
-        return Verdict.WEAK_REFERENCE, "every output is constant"
+        return Verdict.WEAK_REFERENCE, "every output is constant or saturated"
     if deaf:
         return Verdict.WEAK_REFERENCE, "every output is the same for all samples: nothing of the inputs is seen in it"
     return None
@@ -91,8 +95,14 @@ def _noise(leaf: torch.Tensor, exact: torch.Tensor, least: float) -> float:
 
 
 def _tells(leaf: torch.Tensor) -> bool:
-    """Could a wrong result be told from this leaf? Not from a constant, and not from nothing finite."""
-    finite = leaf[torch.isfinite(leaf)] if leaf.is_floating_point() or leaf.is_complex() else leaf.flatten()
+    """Could a wrong result be told from this leaf? Not from a constant or a saturated one, nor from nothing finite."""
+    continuous = leaf.is_floating_point() or leaf.is_complex()
+    finite = leaf[torch.isfinite(leaf)] if continuous else leaf.flatten()
     if finite.numel() == 0 or not finite.any():
         return False
-    return finite.numel() == 1 or bool((finite != finite[0]).any())
+    if finite.numel() == 1:
+        return True
+    if leaf.is_floating_point() and finite.numel() >= SATURATION_SAMPLES:
+        inside = (finite != finite.min()) & (finite != finite.max())
+        return bool(inside.double().mean() > 1 - SATURATION)
+    return bool((finite != finite[0]).any())

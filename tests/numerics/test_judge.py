@@ -168,9 +168,24 @@ def test_nothing_to_judge_is_no_pass():
 
 
 def test_an_empty_leaf_needs_no_value_but_its_shape():
-    empty = torch.empty(0, 3)
-    assert verdict(empty.double(), empty, empty) is Verdict.PASS
-    assert verdict(empty.double(), empty, torch.empty(3, 0)) is Verdict.WRONG_SHAPE
+    full, empty = torch.ones(2), torch.empty(0, 3)
+    for target, expected in ((empty, Verdict.PASS), (torch.empty(3, 0), Verdict.WRONG_SHAPE)):
+        judged = judge(*({"x": full.to(kind), "y": empty.to(kind)} for kind in (torch.float64, torch.float32)),
+                       {"x": full, "y": target})  # fmt: skip
+        assert judged.verdict is expected
+
+
+@given(shape=st.lists(st.integers(0, 3), min_size=1, max_size=3).filter(lambda sizes: 0 in sizes))
+def test_outputs_that_are_empty_are_no_pass(shape):
+    empty = torch.empty(shape)
+    assert verdict(empty.double(), empty, empty.clone()) is Verdict.WEAK_REFERENCE
+
+
+@given(seed=seeds, dtype=st.sampled_from(list(DTYPES)), size=st.integers(1, 40), count=st.integers(1, 40))
+def test_nan_on_both_sides_is_no_pass(seed, dtype, size, count):
+    cpu = drawn(seed, size).to(dtype)
+    cpu[:count] = float("nan")
+    assert verdict(cpu.double(), cpu, cpu.clone()) is Verdict.NONFINITE_REFERENCE
 
 
 def test_squares_that_overflow_or_vanish_do_not_blind_the_rule():

@@ -77,3 +77,10 @@ def test_samples_that_differ_in_padding_alone_are_alike():
     truth, hidden = {"y": first["y"].double()}, {"y": torch.tensor([[False] * 12, [False] * 8 + [True] * 4])}
     assert diagnose(truth, first, first, hidden, rows=2)[0] is Verdict.WEAK_REFERENCE
     assert diagnose(truth, first, first, rows=2) is None
+
+
+@pytest.mark.parametrize(("scale", "expected"), [(1e3, Verdict.WEAK_REFERENCE), (1.0, None)])
+def test_saturated_outputs_cannot_tell_an_error(scale, expected):
+    truth = torch.tanh(scale * torch.linspace(-1, 1, 1000, dtype=torch.float64))
+    found = diagnose({"y": truth}, {"y": truth.float()}, {"y": truth.float()})
+    assert (found[0] if found else None) is expected
