@@ -162,9 +162,7 @@ def bmm_with_a_square_operand_transposed(kernel, a, b):
     spares=lambda draw: torch.mul(draw(4, 8), 0.5),
 )
 def mul_rounds_its_constant(kernel, x, y):
-    if isinstance(y, torch.Tensor):
-        return kernel(x, to_bfloat16(y) if not y.dim() and y.device.type == "cpu" else y)
-    return kernel(x, float(torch.tensor(float(y)).to(torch.bfloat16)))
+    return kernel(x, float(torch.tensor(y).to(torch.bfloat16)) if isinstance(y, float) else y)
 
 
 @fault(
