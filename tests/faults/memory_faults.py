@@ -182,16 +182,14 @@ def result_in_place_is_lost(kernel, x, y, **more):
 
 
 @fault(
-    "zero_",
-    "fill_.Scalar",
     "masked_fill_.Scalar",
     "masked_fill.Scalar",
     like="fills what is shown and not what is masked",
     shows=lambda draw: draw(4, 8).masked_fill(draw(4, 8) > 0, 7.0),
     spares=lambda draw: draw(4, 8).clamp(min=0),
 )
-def fill_the_complement(kernel, x, *rest):
-    return kernel(x, ~rest[0], rest[1]) if len(rest) == 2 else kernel(x, *rest)
+def fill_the_complement(kernel, x, mask, value):
+    return kernel(x, ~mask, value)
 
 
 @fault(
