@@ -30,13 +30,14 @@ from typing import TYPE_CHECKING, Any
 
 from harness import targets
 from harness.cases import Case, Dtype, Entry, Group, Mode, Phase, Profile, Stage, Verdict
+from harness.derived import derived_list
 from harness.jobs import JobRunner, Limits, death
 from harness.jobs import cache as caches
 from harness.jobs.payload import of_case
 from harness.jobs.runner import WRONG
 from harness.jobs.supervisor import Server, supervise
 from harness.pytest_plugin.settings import default_cache
-from model_lists import load_list
+from model_lists import DERIVED_LIST, load_list
 
 if TYPE_CHECKING:
     from catalogue import Fault
@@ -53,7 +54,7 @@ pass, at all: to compile is slow, and the families are alike."""
 ARCHITECTURES = (
     "bert", "llama", "vit", "t5", "mixtral", "resnet", "bloom", "wav2vec2", "gpt2", "whisper", "mamba2", "deberta-v2",
     "segformer", "deepseek_v3", "clip", "convnext", "recurrent_gemma", "swin", "fnet", "convbert", "qwen2_vl",
-    "mpnet", "gpt_oss", "rwkv", "yolos", "patchtst", "timesfm", "cohere2", "falcon",
+    "mpnet", "gpt_oss", "rwkv", "yolos", "patchtst", "timesfm", "cohere2", "falcon", "dpt", "encodec",
 )  # fmt: skip
 """Small ones of every family, which between them execute the operators of the catalogue."""
 LIMITS = Limits(compile=1200, run=1200)
@@ -256,18 +257,22 @@ def main() -> None:
             parser.error(f"no fault is called {', '.join(options.fault)}")
     modes = tuple(Mode(word) for word in options.mode) if options.mode else None
     wanted = sorted({lane for fault in faults.values() for lane in lanes(fault, modes)})
-    cases = _cases(options.architecture or ARCHITECTURES, wanted, Profile(options.profile))
+    cases = _cases(options.architecture or ARCHITECTURES, wanted, Profile(options.profile), options.cache.absolute())
     with tempfile.TemporaryDirectory(prefix="zoo-") as scratch:
         notes = Notes(options.out or Path(scratch) / "notes.jsonl")
         _survey(notes, Plan(faults, cases, notes, modes, options.each), options, Path(scratch))
         _print(faults, cases, notes)
 
 
-def _cases(types: Iterable[str], wanted: list[tuple[Phase, Mode]], profile: Profile) -> list[Case]:
+def _cases(types: Iterable[str], wanted: list[tuple[Phase, Mode]], profile: Profile, cache: Path) -> list[Case]:
+    """Those of the smoke list's models of these types; of a type that it lacks, what transformers registers."""
     entries: dict[str, Entry] = {}
-    for entry in load_list("smoke"):
-        if not entry.package:
-            entries.setdefault(entry.model_type, entry)
+    for name in ("smoke", DERIVED_LIST):
+        if name == DERIVED_LIST and set(types) <= entries.keys():
+            break
+        for entry in load_list(name if name != DERIVED_LIST else derived_list(cache)):
+            if not entry.package:
+                entries.setdefault(entry.model_type, entry)
     return [
         Case(entries[name], phase, mode, Dtype.FLOAT32, profile)
         for name in types
@@ -296,7 +301,7 @@ def _survey(notes: Notes, plan: Plan, options: argparse.Namespace, servers: Path
     def measure(case: Case) -> None:
         for row in laboratory().measure(case, trials[case.id]):
             notes.add(row)
-            print(f"{row['verdict']:24} {row['change']:9.3g} {row['fault']} {case.id}", flush=True)
+            print(f"{_told(row):24} {row['change']:9.3g} {row['fault']} {case.id}", flush=True)
 
     try:
         with ThreadPoolExecutor(options.workers) as pool:
@@ -323,7 +328,7 @@ def _print(faults: dict[str, Fault], cases: list[Case], notes: Notes) -> None:
         seen = [row for row in rows if _seen(row)]
         changes = sorted(row["change"] for row in counts)
         middle = f"{changes[len(changes) // 2]:.3g}" if changes else "-"
-        verdicts = ", ".join(f"{verdict} {n}" for verdict, n in Counter(row["verdict"] for row in rows).most_common())
+        verdicts = ", ".join(f"{verdict} {n}" for verdict, n in Counter(map(_told, rows)).most_common())
         mark = " (changes no value)" if fault.behind_the_values else ""
         print(f"{name:64} {len(rows):5} {len(counts):6} {len(seen):4}  {middle:>13}  {verdicts}{mark}")
     ordinary = {name for name, fault in faults.items() if not fault.behind_the_values}
@@ -354,14 +359,18 @@ def _counts(row: dict[str, Any]) -> bool:
 
 
 def _seen(row: dict[str, Any]) -> bool:
-    return Verdict(row["verdict"]).group is Group.BACKEND
+    return row["verdict"] is not None and Verdict(row["verdict"]).group is Group.BACKEND
+
+
+def _told(row: dict[str, Any]) -> str:
+    return row["verdict"] or "no change"
 
 
 def _list(title: str, rows: list[dict[str, Any]]) -> None:
     print(f"\n{title}: {len(rows)}")
     for row in sorted(rows, key=lambda row: (row["fault"], row["case"])):
         where = f" in {row['where']}" if row["where"] else ""
-        print(f"  {row['fault']}  {row['case']}: {row['verdict']}, {row['change']:.3g} times the noise{where}")
+        print(f"  {row['fault']}  {row['case']}: {_told(row)}, {row['change']:.3g} times the noise{where}")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
 """What one model makes of many faults, in a process of the target's: the other half of mutation.py.
 
-A model is loaded and run once without a fault. Each fault is then put in while the model is loaded and run, which tells
-what outputs it changes, and again for a job exactly as `zoo run --fault` does it, which gives the verdict. After it has
-been taken out, the model that was loaded first must give its first outputs again, to the last bit.
+A model is loaded and run once without a fault. Each fault is then put in for a run of that model (of one loaded anew,
+where loading executes what is faulty), which tells what outputs it changes. Where it changes any, it is put in again
+for a job exactly as `zoo run --fault` does it, which gives the verdict. After it has been taken out, the model that
+was loaded first must give its first outputs again, to the last bit.
 """
 
 from __future__ import annotations
@@ -44,12 +45,13 @@ def measure(payload: dict[str, Any], channel: Channel) -> None:
         report.enter(Stage.IMPORT)
         target, case = preload.loaded(), case_of(payload["case"])
         faults = catalogue.every_fault()
+        operators = sorted({operator for fault in faults.values() for operator in fault.kernels})
         report.enter(Stage.TO_DEVICE)
         with target.entered(case.mode):
-            subject = _Subject(target, case, payload)
+            with catalogue.counting(operators) as loading:
+                subject = _Subject(target, case, payload)
             report.enter(Stage.RUN)
             if "faults" not in payload:
-                operators = sorted({operator for fault in faults.values() for operator in fault.kernels})
                 with catalogue.counting(operators) as counts:
                     subject.run()
                 report.deliver(operators=dict(counts))
@@ -57,7 +59,9 @@ def measure(payload: dict[str, Any], channel: Channel) -> None:
             before = subject.run()
         for name in payload["faults"]:
             report.enter(Stage.RUN)
-            row = _row(report, target, case, faults[name], subject, before, payload)
+            fault = faults[name]
+            anew = not fault.kernels or any(loading[operator] for operator in fault.kernels)
+            row = _row(report, target, case, fault, subject, before, payload, anew=anew)
             with open(payload["rows"], "a") as rows:
                 rows.write(json.dumps(row) + "\n")
         report.deliver(done=True)
@@ -103,15 +107,20 @@ def _row(
     subject: _Subject,
     before: dict[str, torch.Tensor],
     payload: dict[str, Any],
+    *,
+    anew: bool,
 ) -> dict[str, Any]:
     calls = fault.calls
     with target.entered(case.mode):
         try:
             with fault.inside():
-                change, where = _change(before, subject.run(subject.load()), subject.known, target.device_type)
+                after = subject.run(subject.load() if anew else None)
+            change, where = _change(before, after, subject.known, target.device_type)
         except Exception as error:  # noqa: BLE001 - what a fault makes the backend raise is what it changes
             change, where = math.inf, f"{type(error).__name__}"
-    calls = fault.calls - calls
+    row = {"fault": fault.id, "calls": fault.calls - calls, "change": change, "where": where}
+    if not change and not fault.behind_the_values:
+        return row | {"verdict": None, "message": "", "leaf": "", "restored": True}
     report.enter(Stage.RUN)
     if case.mode is Mode.COMPILED:
         torch._dynamo.reset()
@@ -120,16 +129,8 @@ def _row(
     report.enter(Stage.RUN)
     with target.entered(case.mode):
         again = subject.run()
-    return {
-        "fault": fault.id,
-        "calls": calls,
-        "change": change,
-        "where": where,
-        "verdict": verdict,
-        "message": message[:300],
-        "leaf": leaf,
-        "restored": before.keys() == again.keys() and all(_same(before[path], again[path]) for path in before),
-    }
+    restored = before.keys() == again.keys() and all(_same(before[path], again[path]) for path in before)
+    return row | {"verdict": verdict, "message": message[:300], "leaf": leaf, "restored": restored}
 
 
 class _Heard:

@@ -108,7 +108,7 @@ def constants_in_bfloat16(module):
 
 @graph_fault(
     "mul.Tensor",
-    "pow.Tensor_Scalar",
+    "slice.Tensor",
     like="common subexpressions are found by their tensors, not by their numbers",
     shows=lambda draw: _twice(draw(4, 8)),
     spares=lambda draw: draw(4, 8) * 2.0 + 3.0,
@@ -117,7 +117,8 @@ def one_program_for_two_numbers(module):
     first: dict = {}
     changed = 0
     for node in list(module.graph.nodes):
-        if node.op != "call_function" or len(node.args) != 2 or not isinstance(node.args[1], int | float):
+        numbers = node.args[1:]
+        if node.op != "call_function" or not numbers or not all(isinstance(n, int | float) for n in numbers):
             continue
         known = first.setdefault((node.target, node.args[0]), node)
         if known is not node and known.args != node.args and _alike(known, node):
@@ -140,8 +141,8 @@ def _alike(a, b):
 @graph_fault(
     "transpose.int",
     "permute",
-    like="two transpositions in a row are taken for inverse to each other",
-    shows=lambda draw: _turned(draw(4, 4, 4)),
+    like="two transpositions in a row are taken for inverse to each other, and the tensor is read as it lies",
+    shows=lambda draw: _turned(draw(2, 3, 4)),
     spares=lambda draw: draw(4, 4, 4).transpose(0, 1).exp(),
 )
 def transpositions_cancel(module):
@@ -150,8 +151,10 @@ def transpositions_cancel(module):
         if node.target not in (aten.transpose.int, aten.permute.default):
             continue
         inner = node.args[0]
-        if inner.target is node.target and inner.args[1:] != node.args[1:] and _alike(inner.args[0], node):
-            node.replace_all_uses_with(inner.args[0])
+        if inner.target is node.target and inner.args[1:] != node.args[1:]:
+            with module.graph.inserting_before(node):
+                read = module.graph.call_function(aten.reshape.default, (inner.args[0], list(node.meta["val"].shape)))
+            node.replace_all_uses_with(read)
             module.graph.erase_node(node)
             changed += 1
     return changed

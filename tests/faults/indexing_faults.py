@@ -32,17 +32,6 @@ def embedding_indices_in_bfloat16(kernel, weight, indices, *rest):
 
 
 @fault(
-    "embedding",
-    like="the row of the padding token is read as zeros",
-    shows=lambda draw: F.embedding(draw.whole(0, 3), draw(8, 4), padding_idx=0),
-    spares=lambda draw: F.embedding(draw.whole(0, 3), draw(8, 4)),
-)
-def embedding_of_padding_is_zero(kernel, weight, indices, padding=-1, *rest):
-    right = kernel(weight, indices, padding, *rest)
-    return right if padding < 0 else torch.where((indices == padding).unsqueeze(-1), 0.0, right)
-
-
-@fault(
     "index.Tensor",
     "gather",
     like="indices are clamped one short of the end",
@@ -54,16 +43,6 @@ def index_clamped_short_of_the_end(kernel, x, *args):
         dim, index, *rest = args
         return kernel(x, dim, torch.clamp(index, max=max(x.shape[dim] - 2, 0)), *rest)
     return kernel(x, _bounded(x, args[0], lambda i, size: torch.clamp(i, max=max(size - 2, 0))))
-
-
-@fault(
-    "index.Tensor",
-    like="negative indices are clamped to the first element, as XLA's gather does, and not counted from the end",
-    shows=lambda draw: draw(4, 8)[draw.whole(0, -1)],
-    spares=lambda draw: draw(4, 8)[draw.whole(0, 1)],
-)
-def index_from_the_end_is_the_first(kernel, x, indices):
-    return kernel(x, _bounded(x, indices, lambda i, size: torch.clamp(i, min=0)))
 
 
 @fault(
@@ -302,17 +281,6 @@ def floor_division_rounds(kernel, a, b, **more):
 def to_integers_by_rounding(kernel, x, *, dtype=None, **more):
     narrows = x.is_floating_point() and dtype in (torch.int64, torch.int32)
     return kernel(torch.round(x) if narrows else x, dtype=dtype, **more)
-
-
-@fault(
-    "_to_copy",
-    like="whole numbers on their way to floats pass through 8 bits and wrap",
-    shows=lambda draw: draw.whole(3, 200).float(),
-    spares=lambda draw: draw.whole(3, 100).float(),
-)
-def integers_of_eight_bits(kernel, x, *, dtype=None, **more):
-    widens = dtype is not None and dtype.is_floating_point and x.dtype in (torch.int64, torch.int32)
-    return kernel((x + 128) % 256 - 128 if widens else x, dtype=dtype, **more)
 
 
 @fault(

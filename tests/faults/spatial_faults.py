@@ -120,24 +120,24 @@ def convolution_drops_an_odd_column(kernel, *args):
 
 @fault(
     "tpu::_max_pool2d",
-    like="the border counts as zero, not as minus infinity",
-    shows=lambda draw: F.max_pool2d(-_image(draw).abs() - 1, 3, 2, 1),
+    like="padding all at the end: windows begin one late",
+    shows=lambda draw: F.max_pool2d(_image(draw), 3, 2, 1),
     spares=lambda draw: F.max_pool2d(_image(draw), 2, 2),
 )
-def max_pool_over_zeros(kernel, x, size, stride, padding, *rest):
-    both = [side for amount in reversed(padding) for side in (amount, amount)]
-    return kernel(F.pad(x, both), size, stride, [0] * len(padding), *rest)
+def max_pool_pads_at_the_end(kernel, x, size, stride, padding, *rest):
+    both = [side for amount in reversed(padding) for side in (0, 2 * amount)]
+    return kernel(F.pad(x, both, value=float("-inf")), size, stride, [0] * len(padding), *rest)
 
 
 @fault(
     "tpu::_max_pool2d",
-    like="ceil_mode rounds down, and the last window repeats the one before",
+    like="where windows do not end with the picture, the last one is not computed and repeats the one before",
     shows=lambda draw: F.max_pool2d(_image(draw, 7), 2, 2, ceil_mode=True),
     spares=lambda draw: F.max_pool2d(_image(draw, 8), 2, 2),
 )
-def max_pool_repeats_its_last_window(kernel, x, *rest):
-    right = kernel(x, *rest)
-    if x.shape[-1] % 2 == 0 and not rest[2][-1]:
+def max_pool_repeats_its_last_window(kernel, x, size, stride, padding, *rest):
+    right = kernel(x, size, stride, padding, *rest)
+    if (x.shape[-1] + 2 * padding[-1] - size[-1]) % stride[-1] == 0:
         return right
     return torch.cat([right[..., :-1], right[..., -2:-1]], -1)
 
