@@ -122,23 +122,6 @@ def stack_along_the_first_axis(kernel, tensors, dim=0):
 
 
 @fault(
-    "repeat",
-    like="each element is repeated by itself, as `repeat_interleave` does",
-    shows=lambda draw: draw(2, 4).repeat(3, 1),
-    spares=lambda draw: draw(1, 4).repeat(3, 1),
-)
-def repeat_interleaves(kernel, x, times):
-    missing = len(times) - x.dim()
-    x = x.reshape([1] * missing + list(x.shape))
-    for dim, count in enumerate(times):
-        size = x.shape[dim]
-        x = x.unsqueeze(dim + 1)
-        x = x.expand(*x.shape[: dim + 1], count, *x.shape[dim + 2 :])
-        x = x.reshape(*x.shape[:dim], size * count, *x.shape[dim + 2 :])
-    return x
-
-
-@fault(
     "flip",
     like="a reversed view read forwards",
     shows=lambda draw: draw(4, 8).flip(-1),
@@ -312,15 +295,3 @@ def index_put_counts_with_its_mask(kernel, x, indices, values, accumulate=False)
 def _put(x, where):
     x[where] = 0.0
     return x
-
-
-@fault(
-    "isin.Tensor_Tensor",
-    "eq.Scalar",
-    like="compared in bfloat16: neighbours above 256 are equal",
-    shows=lambda draw: (draw.whole(3, 303) == 304).float(),
-    spares=lambda draw: (draw.whole(3, 30) == 30).float(),
-)
-def equality_in_bfloat16(kernel, a, b, **more):
-    b = b.to(torch.bfloat16) if isinstance(b, torch.Tensor) else float(torch.tensor(b).to(torch.bfloat16))
-    return kernel(a.to(torch.bfloat16), b, **more)
