@@ -67,17 +67,15 @@ def mean_divides_by_one_axis(kernel, x, dim=None, keepdim=False, **more):
 @fault(
     "sum.dim_IntList",
     "sum",
-    like="the last element of an odd number is left out",
-    shows=lambda draw: draw(3, 7).sum(-1),
-    spares=_sum,
+    like="the loop ends one early",
+    shows=_sum,
+    spares=lambda draw: draw(3, 1).sum(-1),
 )
-def sum_without_the_last_of_odd(kernel, x, dim=None, keepdim=False, **more):
-    right = kernel(x, dim, keepdim, **more) if dim is not None else kernel(x, **more)
-    axes = list(range(x.dim())) if not dim else [axis % x.dim() for axis in dim]
-    if not x.dim() or x.shape[axes[-1]] % 2 == 0 or x.shape[axes[-1]] == 1:
-        return right
-    short = x.narrow(axes[-1], 0, x.shape[axes[-1]] - 1)
-    return kernel(short, dim, keepdim, **more) if dim is not None else kernel(short, **more)
+def sum_ends_one_early(kernel, x, *rest, **more):
+    axis = rest[0][-1] if rest and rest[0] else -1
+    if not x.dim() or x.shape[axis] < 2:
+        return kernel(x, *rest, **more)
+    return kernel(x.narrow(axis, 0, x.shape[axis] - 1), *rest, **more)
 
 
 @fault(
