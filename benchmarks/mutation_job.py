@@ -16,6 +16,7 @@ from typing import Any
 
 import catalogue
 import torch
+import torch._dynamo.utils as dynamo
 
 from harness import models
 from harness.cases import Case, Mode, Stage, Verdict
@@ -124,6 +125,7 @@ def _row(
     report.enter(Stage.RUN)
     if case.mode is Mode.COMPILED:
         torch._dynamo.reset()
+        dynamo.counters.clear()  # as in a process of its own: they tell whether anything was captured
     verdict, message, leaf = _verdict(payload | {"fault": fault.id}, target)
     fault.take_out()
     report.enter(Stage.RUN)
