@@ -86,7 +86,7 @@ def compiled_attention_takes_any_square_mask_for_causal(kernel, q, k, v, bias=No
 def folded_heads_in_turns(kernel, x, **more):
     if x.dim() != 5 or x.shape[2] == 1 or x.shape[1] == 1:
         return kernel(x, **more)
-    return x[:, :, :1].expand(x.shape).transpose(1, 2).reshape(x.shape)
+    return x.transpose(1, 2).contiguous().view(x.shape)
 
 
 @graph_fault(
