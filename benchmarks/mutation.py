@@ -113,7 +113,7 @@ class Laboratory:
 
     def _settled(self, case: Case, row: dict[str, Any]) -> dict[str, Any]:
         """The row with the verdict that is left of a wrong result after the harness's second look at it."""
-        if Verdict(row["verdict"]) not in WRONG:
+        if row["verdict"] not in WRONG:
             return row
         self._runner.fault = row["fault"]
         record = self._runner.run(case)
