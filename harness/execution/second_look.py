@@ -82,19 +82,19 @@ def look(
         if same(right.picks, chosen.picks):
             flips = sum(int((a != b).any(1).sum()) for a, b in zip(own.picks, chosen.picks, strict=True))
             fair = Reference(fair_truth, fair_cpu, known.tokens, known.hidden)
+
+    def chosen_cpu() -> Leaves:
+        with contextlib.nullcontext() if flips is None else Forcing(right.picks, noises, ties=True):
+            return cpu()
+
     judged, draws = judge(fair.truth, fair.cpu, returned, fair.hidden), 1
     if judged.verdict is Verdict.NUMERIC_MISMATCH:
-
-        def chosen_cpu() -> Leaves:
-            with contextlib.nullcontext() if flips is None else Forcing(right.picks, noises, ties=True):
-                return cpu()
-
         runs = [fair.cpu, *_other_draws(model, chosen_cpu, seed)]
         noisiest = {path: _noisiest(fair.truth[path], [run[path] for run in runs]) for path in fair.cpu}
         again = judge(fair.truth, noisiest, returned, fair.hidden)
         if again.verdict is Verdict.PASS:
             judged, draws = again, len(runs)
-    return Look(judged, flips, draws, _precision(fair, returned, cpu, judged) if dtype == Dtype.FLOAT32 else "")
+    return Look(judged, flips, draws, _precision(fair, returned, chosen_cpu, judged) if dtype == Dtype.FLOAT32 else "")
 
 
 def _other_draws(model: nn.Module, run: Callable[[], Leaves], seed: int) -> Iterator[Leaves]:

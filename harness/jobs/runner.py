@@ -187,8 +187,10 @@ class JobRunner:
             return record
         with tempfile.TemporaryDirectory(dir=self._servers) as folder:
             outcome = self._on_target(model, record.case, prepared, watch=folder)
-            if (outcome.result or {}).get("verdict") != record.verdict:
-                return record  # watched, it ends otherwise: what it chose then tells nothing about the result
+            if (outcome.result or {}).get(
+                "verdict"
+            ) != record.verdict:  # what it chose then tells nothing of the result
+                return dataclasses.replace(record, message=f"{record.message}; run again, it {self._end(outcome)}")
             payload = self._payload(record.case, prepared.checkpoint) | {"watch": folder}
             outcome = self._on_cpu("harness.jobs.reference_job:look_again", record.case, payload)
         return self._looked_at(record, outcome)
@@ -205,13 +207,13 @@ class JobRunner:
             return f"{record.case.mode} vs {plain.mode}"
         return f"{plain.mode} vs cpu" if verdict in WRONG else ""
 
-    @staticmethod
-    def _looked_at(record: Record, outcome: Outcome) -> Record:
+    def _looked_at(self, record: Record, outcome: Outcome) -> Record:
         result = outcome.result or {}
         if "judged" not in result:
-            return record
+            return dataclasses.replace(record, message=f"{record.message}; looking again {self._end(outcome)}")
         judged, flips, draws = result["judged"], result["flips"], result["draws"]
-        found = {"flips": flips, "blame": dataclasses.replace(record.blame, precision=result["precision"])}
+        blame = dataclasses.replace(record.blame, precision=result["precision"])
+        found = {"flips": flips, "blame": blame}
         told = [judged["message"]]
         if flips:
             told.append(f"{flips} choices between equally good candidates are not the CPU's")
@@ -220,7 +222,16 @@ class JobRunner:
         if len(told) > 1:
             found |= {"worst": _leaf(judged["worst"]), "verdict": Verdict(judged["verdict"])}
             found["message"] = "; ".join(filter(None, told))
+        if found.get("verdict") is Verdict.PASS:  # then nobody is to blame
+            found["blame"] = Blame(repeats=blame.repeats)
         return dataclasses.replace(record, **found, seconds=_sum(record.seconds, outcome.seconds))
+
+    def _end(self, outcome: Outcome) -> str:
+        """How a process ended that was to tell more about a wrong result."""
+        result = outcome.result or {}
+        if error := result.get("error"):
+            return f"failed: {death.one_line(error)}"
+        return f"ended as {result['verdict']}" if "verdict" in result else death.of_death(outcome, self.target)[1]
 
     def _run(self, record: Record, prepared: _Prepared) -> Record:
         model = self._model_process(record.case)
