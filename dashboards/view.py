@@ -307,6 +307,8 @@ _FACTS: dict[str, Callable[[Row], Any]] = {
     "programs executed": lambda row: _number(row["programs_executed"]),
     "programs requested": lambda row: _number(row["programs_requested"]),
     "programs compiled": lambda row: _number(row["programs_compiled"]),
+    "programs compiled again": lambda row: _number(row["programs_recompiled"]),
+    "copies to the host": lambda row: _number(row["host_reads"]),
     "graph breaks": lambda row: _number(row["graph_breaks"]),
     "peak device memory": lambda row: _mebibytes(row["peak_device_bytes"]),
     "peak host memory": lambda row: _mebibytes(row["peak_host_bytes"]),

@@ -110,6 +110,12 @@ class Verdict(StrEnum):
     WRONG_SHAPE = "WRONG_SHAPE", Group.BACKEND, "an output leaf has another shape than the reference"
     WRONG_DTYPE = "WRONG_DTYPE", Group.BACKEND, "an output leaf has another dtype than the reference"
     WRONG_DEVICE = "WRONG_DEVICE", Group.BACKEND, "a parameter, buffer or output is not on the target"
+    HOST_FALLBACK = (
+        "HOST_FALLBACK",
+        Group.BACKEND,
+        "right, but an operator copies from the target to the host though its result stays on the target",
+    )
+    RECOMPILES = "RECOMPILES", Group.BACKEND, "right, but every identical call compiles programs again"
     NOT_EXECUTED = "NOT_EXECUTED", Group.BACKEND, "the target executed no program"
     UNSUPPORTED_OP = "UNSUPPORTED_OP", Group.BACKEND, "the backend does not implement an operator"
     LOAD_ERROR = "LOAD_ERROR", Group.BACKEND, "the model could not be loaded onto the target"

@@ -76,11 +76,17 @@ class Blame:
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """What the target did for a case; None is "unknown", never zero by default."""
+    """What the target did for a case; None is "unknown", never zero by default.
+
+    `host_reads` are copies from the target to the host in one call, those of its outputs not included;
+    `programs_recompiled` were compiled in a call that repeats an earlier one.
+    """
 
     programs_executed: int | None = None
     programs_requested: int | None = None
     programs_compiled: int | None = None
+    programs_recompiled: int | None = None
+    host_reads: int | None = None
     graph_breaks: int | None = None
     peak_device_bytes: int | None = None
     peak_host_bytes: int | None = None

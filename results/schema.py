@@ -131,6 +131,13 @@ COLUMNS: tuple[Column, ...] = tuple(
         ("programs_executed", "int64", "counters.programs_executed", "programs the target executed"),
         ("programs_requested", "int64", "counters.programs_requested", "programs looked up in the compile cache"),
         ("programs_compiled", "int64", "counters.programs_compiled", "programs really compiled"),
+        (
+            "programs_recompiled",
+            "int64",
+            "counters.programs_recompiled",
+            "programs compiled in a call that repeats an earlier one",
+        ),
+        ("host_reads", "int64", "counters.host_reads", "copies to the host in one call, its outputs not included"),
         ("graph_breaks", "int64", "counters.graph_breaks", "graph breaks while compiling"),
         ("peak_device_bytes", "int64", "counters.peak_device_bytes", "largest device memory in use, bytes"),
         ("peak_host_bytes", "int64", "counters.peak_host_bytes", "largest resident memory of the process, bytes"),

@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import torch
 from harness import models
 from harness.cases import Case, Mode, Stage, Verdict
 from harness.execution import choices, outputs, phases, randomness
+from harness.execution.attribution import Attribution
 from harness.execution.choices import Watching
 from harness.execution.generation import Teacher
 from harness.execution.placement import assert_model_on, assert_on
@@ -29,6 +31,8 @@ from harness.jobs.report import Report, clipped
 from harness.numerics.judge import agree, judge
 from harness.records import Blame, Counters
 from harness.targets.base import Target
+
+_PLAINLY = contextlib.nullcontext()
 
 
 def serve_model(payload: dict[str, Any], channel: Channel) -> None:
@@ -69,15 +73,16 @@ def _run(report: Report, target: Target, case: Case, payload: dict[str, Any]) ->
         assert_model_on(device, model)
         before = target.counters()
 
-        def once(runner: Any) -> tuple[dict[str, torch.Tensor], float]:
+        def once(runner: Any, mode: contextlib.AbstractContextManager[Any] = _PLAINLY) -> _Call:
             on_device = phases.moved(given, device)
             target.synchronize()
-            started = time.monotonic()
-            returned = phases.run(case.phase, runner, on_device, seed, teacher=Teacher(known.tokens))
-            target.synchronize()
-            elapsed = time.monotonic() - started
+            early, started = target.counters(), time.monotonic()
+            with mode:
+                returned = phases.run(case.phase, runner, on_device, seed, teacher=Teacher(known.tokens))
+                target.synchronize()
+            seconds, did = time.monotonic() - started, _difference(target.counters(), early)
             assert_on(device, outputs.tensors(returned), "outputs")
-            return {path: leaf.detach().cpu() for path, leaf in outputs.leaves(returned).items()}, elapsed
+            return _Call({path: leaf.detach().cpu() for path, leaf in outputs.leaves(returned).items()}, seconds, did)
 
         runner, watched = model, Watching()
         if case.mode is Mode.COMPILED:
@@ -87,19 +92,23 @@ def _run(report: Report, target: Target, case: Case, payload: dict[str, Any]) ->
             once(runner)
             watched.picks.clear()
         report.enter(Stage.RUN)
-        with watched if payload["watch"] and case.mode is not Mode.COMPILED else contextlib.nullcontext():
-            returned, _ = once(runner)
-        picks = [picked.cpu() for picked in watched.picks]
-        executed = _difference(target.counters(), before)
-        again, latency = once(runner)
+        watching = payload["watch"] and case.mode is not Mode.COMPILED
+        first = once(runner, watched if watching else _PLAINLY)
+        returned, picks = first.leaves, [picked.cpu() for picked in watched.picks]
+        executed = dataclasses.replace(_difference(target.counters(), before), host_reads=first.did.host_reads)
+        again = once(runner)
+        executed = dataclasses.replace(executed, programs_recompiled=again.did.programs_compiled)
+        conduct = _conduct(target, case.mode, again.did, lambda mode: once(runner, mode))
 
     report.enter(Stage.COMPARE)
     if payload["watch"]:
         torch.save({"returned": returned, "picks": picks}, Path(payload["watch"]) / RETURNED)
     known_leaves = (known.truth, known.cpu)
-    judged, second = (judge(*known_leaves, leaves, known.hidden) for leaves in (returned, again))
-    repeats = agree(*known_leaves, returned, again, known.hidden)
+    judged, second = (judge(*known_leaves, leaves, known.hidden) for leaves in (returned, again.leaves))
+    repeats = agree(*known_leaves, returned, again.leaves, known.hidden)
     verdict, message = judged.verdict, judged.message
+    if verdict is Verdict.PASS:
+        verdict, message = conduct
     if not repeats and {judged.verdict, second.verdict} != {Verdict.PASS}:
         verdict = Verdict.NONDETERMINISTIC
         message = "; ".join(f"{turn} run: {x.message or 'passes'}" for turn, x in (("one", judged), ("next", second)))
@@ -114,8 +123,44 @@ def _run(report: Report, target: Target, case: Case, payload: dict[str, Any]) ->
         worst=dataclasses.asdict(judged.worst) if judged.worst else None,
         blame=dataclasses.asdict(Blame(repeats=repeats, first=judged.first or second.first)),
         counters=dataclasses.asdict(executed),
-        latency=latency,
+        latency=again.seconds,
     )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Call:
+    """What one call of a model returned, on CPU, how long it took, and what the target did meanwhile."""
+
+    leaves: dict[str, torch.Tensor]
+    seconds: float
+    did: Counters
+
+
+def _conduct(
+    target: Target, mode: Mode, did: Counters, repeat: Callable[[contextlib.AbstractContextManager[Any]], _Call]
+) -> tuple[Verdict, str]:
+    """Verdict and message on how a result that may be right was come by, from what a repeated call `did`.
+
+    A call that compiled or copied to the host is repeated once more: the first repetition of some calls still compiles
+    (what they wrote in place lies elsewhere then), and a copy must be told from those that the model asks for.
+    """
+    if not did.programs_compiled and (not did.host_reads or mode is Mode.COMPILED):
+        return Verdict.PASS, ""
+    plain = mode is target.modes[0]
+    attribution = Attribution(target.counters, target.synchronize if plain else None)
+    third = repeat(_PLAINLY if mode is Mode.COMPILED else attribution).did
+    if reads := attribution.reads:
+        return Verdict.HOST_FALLBACK, f"copied to the host without need: {_counts(reads)}"
+    if did.programs_compiled and third.programs_compiled:
+        by = f": {_counts(attribution.compiled)}" if plain else ""
+        return Verdict.RECOMPILES, f"{third.programs_compiled} programs compiled in the third identical call{by}"
+    return Verdict.PASS, ""
+
+
+def _counts(operators: Counter[str]) -> str:
+    """The operators of most calls, and how many: `aten.linear.default (12)`."""
+    shown = ", ".join(f"{name} ({times})" for name, times in operators.most_common(3))
+    return shown + (f" and {len(operators) - 3} more" if len(operators) > 3 else "")
 
 
 def _around(backend: Callable[..., Any], picks: list[torch.Tensor] | None) -> Callable[..., Any]:

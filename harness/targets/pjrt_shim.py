@@ -35,6 +35,7 @@ _CLIENT_COMPILE = 20
 _EXECUTABLE_NUM_OUTPUTS = 44
 _EXECUTABLE_OUTPUT_MEMORY_KINDS = 47
 _LOADED_EXECUTABLE_EXECUTE = 55
+_BUFFER_TO_HOST_BUFFER = 70
 
 # Upper bound on the outputs of one program; a program with more gets the plugin's own answer.
 _MAX_OUTPUTS = 1 << 14
@@ -46,6 +47,7 @@ _MEMORY_KIND = b"device"
 _COUNTING_IR = """
 @executed = global i64 0
 @compiled = global i64 0
+@read = global i64 0
 
 define ptr @execute(ptr %args) {{
   %error = call ptr inttoptr (i64 {execute} to ptr)(ptr %args)
@@ -60,6 +62,19 @@ define ptr @compile(ptr %args) {{
   %ok = icmp eq ptr %error, null
   %one = zext i1 %ok to i64
   %old = atomicrmw add ptr @compiled, i64 %one monotonic
+  ret ptr %error
+}}
+
+define ptr @to_host(ptr %args) {{
+  %error = call ptr inttoptr (i64 {to_host} to ptr)(ptr %args)
+  %ok = icmp eq ptr %error, null
+  ; PJRT_Buffer_ToHostBuffer_Args: header, src, host_layout, dst, dst_size. Without dst it only asks for the size.
+  %dst_in = getelementptr i8, ptr %args, i64 32
+  %dst = load ptr, ptr %dst_in
+  %asked = icmp ne ptr %dst, null
+  %copied = and i1 %ok, %asked
+  %one = zext i1 %copied to i64
+  %old = atomicrmw add ptr @read, i64 %one monotonic
   ret ptr %error
 }}
 """
@@ -119,6 +134,7 @@ class Shim:
     keep: tuple[Any, ...]
     executed_address: int
     compiled_address: int
+    read_address: int
 
     @property
     def executed(self) -> int:
@@ -130,6 +146,11 @@ class Shim:
         """Programs the plugin compiled in this process; programs read from a cache do not count."""
         return ctypes.c_int64.from_address(self.compiled_address).value
 
+    @property
+    def read(self) -> int:
+        """Buffers of the device that were copied to the host in this process."""
+        return ctypes.c_int64.from_address(self.read_address).value
+
 
 # Once per plugin file: the table is shared by the whole process, and wrapping it twice would count twice.
 _installed: dict[Path, Shim] = {}
@@ -138,7 +159,7 @@ _installed: dict[Path, Shim] = {}
 def install(plugin: Path, *, stand_in: bool) -> Shim:
     """Load `plugin` and replace entries of its function table; repeated calls return the first result.
 
-    Execution and compilation are counted. With `stand_in` two answers are supplied as well that
+    Execution, compilation and copies to the host are counted. With `stand_in` two answers are supplied as well that
     XLA's CPU plugin lacks and TorchTPU needs: the memory kind of every program output ("device"),
     and the creation of a client without the options that only a TPU knows. Must run before the
     backend creates its client; survives fork.
@@ -164,7 +185,7 @@ def _install(plugin: Path, stand_in: bool) -> Shim:
     minor = ctypes.c_int.from_address(table + _MINOR_OFFSET).value
     if major != _MAJOR:
         raise TargetUnavailable(f"{plugin} speaks PJRT {major}.{minor}; this harness knows {_MAJOR}.x only")
-    if size < _TABLE_OFFSET + _POINTER * (_LOADED_EXECUTABLE_EXECUTE + 1):
+    if size < _TABLE_OFFSET + _POINTER * (_BUFFER_TO_HOST_BUFFER + 1):
         raise TargetUnavailable(f"{plugin} speaks PJRT {major}.{minor} in a table of {size} bytes: too small")
 
     def entry(index: int) -> int:
@@ -173,8 +194,9 @@ def _install(plugin: Path, stand_in: bool) -> Shim:
     kind = ctypes.create_string_buffer(_MEMORY_KIND)
     kinds = (ctypes.c_void_p * _MAX_OUTPUTS)(*([ctypes.addressof(kind)] * _MAX_OUTPUTS))
     sizes = (ctypes.c_size_t * _MAX_OUTPUTS)(*([len(_MEMORY_KIND)] * _MAX_OUTPUTS))
-    ir = _COUNTING_IR.format(execute=entry(_LOADED_EXECUTABLE_EXECUTE), compile=entry(_CLIENT_COMPILE))
-    replacements = {_LOADED_EXECUTABLE_EXECUTE: "execute", _CLIENT_COMPILE: "compile"}
+    counted = {"execute": _LOADED_EXECUTABLE_EXECUTE, "compile": _CLIENT_COMPILE, "to_host": _BUFFER_TO_HOST_BUFFER}
+    ir = _COUNTING_IR.format(**{name: entry(index) for name, index in counted.items()})
+    replacements = {index: name for name, index in counted.items()}
     if stand_in:
         ir += _STAND_IN_IR.format(
             create_client=entry(_CLIENT_CREATE),
@@ -194,6 +216,7 @@ def _install(plugin: Path, stand_in: bool) -> Shim:
         keep=(library, engine, kind, kinds, sizes),
         executed_address=engine.get_global_value_address("executed"),
         compiled_address=engine.get_global_value_address("compiled"),
+        read_address=engine.get_global_value_address("read"),
     )
 
 

@@ -164,7 +164,12 @@ class TpuEmulated(TorchTpu):
         totals = super().counters()
         if self._shim is None:
             return totals
-        return replace(totals, programs_executed=self._shim.executed, programs_compiled=self._shim.compiled)
+        return replace(
+            totals,
+            programs_executed=self._shim.executed,
+            programs_compiled=self._shim.compiled,
+            host_reads=self._shim.read,
+        )
 
     def peak_device_bytes(self) -> int | None:
         """XLA:CPU keeps no account of its memory."""

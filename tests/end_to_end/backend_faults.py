@@ -78,3 +78,17 @@ def next_best_experts():
         return values.narrow(dim, 1, k).contiguous(), indices.narrow(dim, 1, k).contiguous()
 
     _override("topk", topk)
+
+
+def sums_are_added_in_any_order():
+    """Nothing wrong: partial sums of a product are added in the order they arrive, as atomic additions do it."""
+    calls = itertools.count()
+
+    def linear(x, weight, bias=None):
+        third = max(1, x.shape[-1] // 3)
+        parts = [torch.matmul(a, b.mT) for a, b in zip(x.split(third, -1), weight.split(third, -1), strict=True)]
+        first = next(calls) % len(parts)
+        total = sum(parts[first:] + parts[:first])
+        return total if bias is None else total + bias
+
+    _override("linear", linear)

@@ -138,6 +138,34 @@ def test_a_rerun_shows_the_last_verdict_beside_the_new_one(night, cache):
         ("backend_faults:gelu_exits", Mode.DEFER_AND_FUSE, Verdict.EXITED, Stage.RUN, "exit code 3"),
         ("backend_faults:gelu_crashes", Mode.COMPILED, Verdict.CRASH, Stage.COMPILE, "SIGSEGV"),
         ("control_faults:compiles_nothing", Mode.COMPILED, Verdict.NOT_EXECUTED, Stage.COMPARE, "captured nothing"),
+        (
+            "control_faults:linear_falls_back_to_the_cpu",
+            Mode.STRICT_EAGER,
+            Verdict.HOST_FALLBACK,
+            Stage.COMPARE,
+            "aten.linear.default (",
+        ),
+        (
+            "control_faults:norm_falls_back_to_the_cpu",
+            Mode.DEFER_AND_FUSE,
+            Verdict.HOST_FALLBACK,
+            Stage.COMPARE,
+            "aten.native_layer_norm.default (",
+        ),
+        (
+            "control_faults:norm_is_compiled_at_every_call",
+            Mode.STRICT_EAGER,
+            Verdict.RECOMPILES,
+            Stage.COMPARE,
+            "aten.native_layer_norm.default (",
+        ),
+        (
+            "control_faults:norm_is_compiled_at_every_call",
+            Mode.DEFER_AND_FUSE,
+            Verdict.RECOMPILES,
+            Stage.COMPARE,
+            "programs compiled in the third identical call",
+        ),
         ("backend_faults:gelu_error_is_no_text", Mode.STRICT_EAGER, Verdict.RUN_ERROR, Stage.RUN, "?"),
         (
             "control_faults:model_is_loaded_on_the_cpu",
@@ -174,6 +202,16 @@ def test_what_a_forward_pass_cannot_see_its_phase_does(runner, fault, model_type
     assert seen.worst.path.startswith(where)
     assert unseen.verdict is Verdict.PASS, unseen.message
     assert runner.run(case_of(model_type, mode, phase=phase)).verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize("phase", Phase)
+def test_what_the_model_itself_reads_is_no_fallback_and_rounding_in_another_order_no_fault(runner, phase):
+    runner.fault = "backend_faults:sums_are_added_in_any_order"
+    record = runner.run(case_of("llama", Mode.STRICT_EAGER, phase=phase))
+    runner.fault = ""
+    assert record.verdict is Verdict.PASS, record.message
+    assert record.counters.programs_recompiled == 0
+    assert record.counters.host_reads > 0, "it asks whether anything is padding, and whether each sequence has ended"
 
 
 @pytest.mark.parametrize("phase", [Phase.GENERATE, Phase.TRAIN])
