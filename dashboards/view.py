@@ -303,6 +303,7 @@ _FACTS: dict[str, Callable[[Row], Any]] = {
     "toss-ups chosen otherwise": lambda row: row["flips"],
     "time in all": lambda row: duration(row["wall_seconds"]),
     "latency of a repeated call": lambda row: duration(row["latency_seconds"]),
+    "truth computed in": lambda row: row["truth"],
     "reference from cache": lambda row: _yes(row["reference_cached"]),
     "programs executed": lambda row: _number(row["programs_executed"]),
     "programs requested": lambda row: _number(row["programs_requested"]),

@@ -102,7 +102,8 @@ class Record:
     `cpu_seconds` is what the case's process used, its reference not included.
     `latency_seconds` is the wall time of a repeated call, after everything has been compiled once.
     Hashes are sha256 hex of weights, of inputs, and of all that the outputs depend on; `twin_of` is the id of
-    the case that ran in this one's stead, since it depends on the very same. `flips` counts the choices between
+    the case that ran in this one's stead, since it depends on the very same. `truth` is the dtype that the
+    truth was computed in, empty where it was not. `flips` counts the choices between
     equally good candidates that the target made otherwise than the CPU; None where none had to be looked at.
     """
 
@@ -124,6 +125,7 @@ class Record:
     seconds: dict[str, float] = field(default_factory=dict)
     counters: Counters = Counters()
     synthetic_params: int | None = None
+    truth: str = ""
     reference_cached: bool | None = None
     weights_sha256: str = ""
     inputs_sha256: str = ""

@@ -1,7 +1,8 @@
-"""The CPU reference of a case: the truth in float64, and the CPU's own answer at the case's dtype."""
+"""The CPU reference of a case: the truth, in float64, and the CPU's own answer at the case's dtype."""
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,14 @@ from harness.inputs import cast
 from harness.numerics import reference_health
 from harness.numerics.judge import Leaves
 
+WIDEST = "float64"
+
 
 @dataclass(frozen=True, slots=True)
 class Reference:
     """Output leaves of the truth (float64) and of the CPU at the case's dtype, on CPU.
 
+    `computed_in` is the dtype that the truth was computed in: float64, or float32 where the model cannot run in that.
     `tokens` are what the CPU chose at each step of generation (see `Teacher`), none in other phases.
     `hidden` tells of the leaves that have elements of padding which these are, bool, of the leaf's shape.
     """
@@ -30,6 +34,7 @@ class Reference:
     cpu: Leaves
     tokens: list[torch.Tensor] = field(default_factory=list)
     hidden: Leaves = field(default_factory=dict)
+    computed_in: str = WIDEST
 
     def save(self, path: Path) -> None:
         """Write with `torch.save`."""
@@ -47,7 +52,8 @@ def compute(
     """Run the reference twice at `dtype`, then once in float64 from the same (rounded) weights and inputs.
 
     In training the second run draws from another seed, since nothing may be left to chance there. What is a toss-up at
-    `dtype` the truth chooses as the CPU did, so that the distance between them is rounding alone.
+    `dtype` the truth chooses as the CPU did, so that the distance between them is rounding alone. A model that cannot
+    run in float64 has its truth in float32 where `dtype` is narrower than that.
 
     `model` is on CPU at `dtype`, `truth` the same model computing in float64. Returns the reference and,
     where it is not fit to judge by, the verdict that says so with one line of why.
@@ -58,21 +64,42 @@ def compute(
         first = run(model, given, phase, seed, free)
     with Watching(scores=True) as own:
         second = run(model, given, phase, seed + (phase is Phase.TRAIN), Teacher(free.tokens))
-    widened = cast(given, "float64")
+    computed_in = WIDEST
 
     def exact_run() -> Leaves:
-        with Double():
-            return run(truth, widened, phase, seed, Teacher(free.tokens))
+        return exact(truth, given, phase, seed, free.tokens, computed_in)
 
-    with Watching(scores=True) as right:
-        exact = exact_run()
+    try:
+        with Watching(scores=True) as right:
+            leaves = exact_run()
+    except (RuntimeError, TypeError, ValueError):  # as kernels and models say that they lack a type
+        if dtype == Dtype.FLOAT32:
+            raise
+        computed_in = "float32"
+        with Watching(scores=True) as right:
+            leaves = exact_run()
     noises = None if same(own.picks, right.picks) else choices.noises(own.scores, right.scores)
     if noises is not None:
         with Forcing(own.picks, noises, ties=True):
-            exact = exact_run()
+            leaves = exact_run()
     hidden = padding.hidden(given, first, phase)
-    sick = reference_health.diagnose(exact, first, second, hidden, _rows(given))
-    return Reference(exact, first, free.tokens, hidden), sick
+    sick = reference_health.diagnose(leaves, first, second, hidden, _rows(given))
+    return Reference(leaves, first, free.tokens, hidden, computed_in), sick
+
+
+def exact(
+    truth: torch.nn.Module,
+    given: dict[str, Any],
+    phase: Phase,
+    seed: int,
+    tokens: list[torch.Tensor],
+    computed_in: str = WIDEST,
+) -> Leaves:
+    """Output leaves of one run of `truth` in the dtype `computed_in`, as float64."""
+    model = truth if computed_in == WIDEST else truth.float()
+    with Double() if computed_in == WIDEST else contextlib.nullcontext():
+        leaves = run(model, cast(given, computed_in), phase, seed, Teacher(tokens))
+    return {path: leaf.double() if leaf.is_floating_point() else leaf for path, leaf in leaves.items()}
 
 
 def _rows(inputs: dict[str, Any]) -> int:

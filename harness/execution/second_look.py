@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -15,7 +15,6 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from harness.cases import Dtype, Phase, Verdict
 from harness.execution import choices, reference
 from harness.execution.choices import Forcing, Watching, same
-from harness.execution.double import Double
 from harness.execution.generation import Teacher
 from harness.execution.narrow import PRECISIONS, Narrow
 from harness.execution.reference import Reference
@@ -65,8 +64,7 @@ def look(
         return reference.run(model, given, phase, seed, Teacher(known.tokens))
 
     def exact() -> Leaves:
-        with Double():
-            return reference.run(truth, cast(given, "float64"), phase, seed, Teacher(known.tokens))
+        return reference.exact(truth, given, phase, seed, known.tokens, known.computed_in)
 
     flips, fair = None, known
     with Watching(scores=True) as own:
@@ -81,7 +79,7 @@ def look(
             fair_cpu = cpu()
         if same(right.picks, chosen.picks):
             flips = sum(int((a != b).any(1).sum()) for a, b in zip(own.picks, chosen.picks, strict=True))
-            fair = Reference(fair_truth, fair_cpu, known.tokens, known.hidden)
+            fair = replace(known, truth=fair_truth, cpu=fair_cpu)
 
     def chosen_cpu() -> Leaves:
         with contextlib.nullcontext() if flips is None else Forcing(right.picks, noises, ties=True):

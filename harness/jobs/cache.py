@@ -20,7 +20,7 @@ from harness.cases import Case, Entry
 
 INPUTS, REFERENCE, META, RETURNED = "inputs.pt", "reference.pt", "meta.json", "returned.pt"
 _PACKAGES = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "accelerate")
-_MADE = {"sick", "structure_sha256"}
+_MADE = {"sick", "structure_sha256", "truth"}
 """What a reference that was made to the end says, beside its seals."""
 _SOURCES = ("models", "inputs", "execution", "numerics")
 

@@ -393,6 +393,7 @@ class _Prepared:
             "weights_sha256": meta["weights_sha256"],
             "inputs_sha256": meta["inputs_sha256"],
             "structure_sha256": meta["structure_sha256"],
+            "truth": meta["truth"],
             "reference_cached": cached,
         }
         if meta["sick"]:
