@@ -55,6 +55,7 @@ ARCHITECTURES = (
     "bert", "llama", "vit", "t5", "mixtral", "resnet", "bloom", "wav2vec2", "gpt2", "whisper", "mamba2", "deberta-v2",
     "segformer", "deepseek_v3", "clip", "convnext", "recurrent_gemma", "swin", "fnet", "convbert", "qwen2_vl",
     "mpnet", "gpt_oss", "rwkv", "yolos", "patchtst", "timesfm", "cohere2", "falcon", "dpt", "encodec",
+    "dac", "sam2_hiera_det_model",
 )  # fmt: skip
 """Small ones of every family, which between them execute the operators of the catalogue."""
 LIMITS = Limits(compile=1200, run=1200)

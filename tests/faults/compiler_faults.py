@@ -174,8 +174,7 @@ def _turned(x):
 def subtraction_commutes(module):
     changed = 0
     for node in module.graph.nodes:
-        nodes = all(isinstance(arg, torch.fx.Node) for arg in node.args)
-        if node.target is aten.sub.Tensor and nodes and _alike(*node.args):
+        if node.target is aten.sub.Tensor and all(isinstance(arg, torch.fx.Node) for arg in node.args):
             node.args = node.args[::-1]
             changed += 1
     return changed
