@@ -94,6 +94,6 @@ def mutation(session: nox.Session) -> None:
 
 @nox.session
 def false_alarms(session: nox.Session) -> None:
-    """How often the CPU is blamed as a backend, over all that transformers registers (`-- --only 'bert*'`)."""
+    """How often is the CPU blamed, eager and compiled, over all that transformers registers? Hours on two cores."""
     _install(session)
     _python(session, "benchmarks/false_alarms.py", *session.posargs)
