@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import select
 import signal
 import socket
@@ -56,7 +57,8 @@ class Outcome:
 
     `status` is the wait status (see `os.waitstatus_to_exitcode`), None where the server died too.
     `overdue` is the limit in seconds that the stage exceeded; `killed` says that the supervisor ended
-    the process, for being overdue or for not leaving.
+    the process, for being overdue or for not leaving. `kernel_kills` counts processes of this machine that the
+    kernel killed for lack of memory meanwhile, None where it does not say.
     """
 
     stage: Stage
@@ -68,6 +70,7 @@ class Outcome:
     log: str = ""
     cpu_seconds: float | None = None
     peak_bytes: int | None = None
+    kernel_kills: int | None = None
     seconds: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -218,7 +221,7 @@ _left: list[subprocess.Popen[bytes]] = []
 def supervise(server: Server, child: Child, limits: Limits, first: Stage, on_stage: Callable[[Stage], None]) -> Outcome:
     """Follow a child to its end, whatever that is, and leave nothing of it behind."""
     outcome = Outcome(first)
-    notice = None
+    notice, kills = None, oom_kills()
     entered = time.monotonic()
     try:
         while outcome.result is None:
@@ -259,10 +262,22 @@ def supervise(server: Server, child: Child, limits: Limits, first: Stage, on_sta
             outcome.status = notice["status"]
             outcome.cpu_seconds, outcome.peak_bytes = notice["cpu_seconds"], notice["peak_bytes"]
         outcome.log = child.printed()
+        outcome.kernel_kills = None if kills is None else oom_kills() - kills
         return outcome
     finally:
         child.kill()
         child.close()
+
+
+def oom_kills() -> int | None:
+    """Processes that the kernel has killed since it started because memory ran out, in whichever control group."""
+    try:
+        return int(_OOM_KILLS.search(Path("/proc/vmstat").read_text())[1])
+    except (OSError, TypeError):
+        return None
+
+
+_OOM_KILLS = re.compile(r"^oom_kill (\d+)$", re.MULTILINE)
 
 
 def printed(log: IO[bytes] | None) -> str:

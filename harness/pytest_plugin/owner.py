@@ -38,6 +38,7 @@ class RunOwner:
         self.zoo = zoo
         self.missing: list[str] = []
         self.problems: list[str] = []
+        self.deaths: list[str] = []
         self._handoff: Path | None = None
 
     # Registered after ZooSession, so among the hooks that run first this one would precede its checks.
@@ -66,7 +67,14 @@ class RunOwner:
             return None
         from harness.pytest_plugin.scheduling import EntryScheduling
 
-        return EntryScheduling(config, log, self._entry_of)
+        return EntryScheduling(config, log, self._entry_of, self._on_again)
+
+    def _on_again(self, nodeid: str, node: Any) -> None:
+        case = self.zoo.case_of(nodeid)
+        self.deaths.append(
+            f"the worker process {node.gateway.id} died while it ran {case.id if case else nodeid}:"
+            " another one ran it again"
+        )
 
     def _entry_of(self, nodeid: str) -> str | None:
         case = self.zoo.case_of(nodeid)
@@ -122,7 +130,7 @@ class RunOwner:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_handlecrashitem(self, crashitem: str, report: pytest.TestReport) -> None:
-        """A worker died on a case: record it, unless the worker did so with its last breath."""
+        """A second worker died on a case: record it, unless the worker did so with its last breath."""
         case = self.zoo.case_of(crashitem)
         if case is None or self.zoo.run is None:
             return
@@ -181,7 +189,7 @@ class RunOwner:
         run = self.zoo.run
         if run is None:
             return []
-        lines = [f"run {run.id} on {self.zoo.target.name}, results in {run.path}", *self.problems]
+        lines = [f"run {run.id} on {self.zoo.target.name}, results in {run.path}", *self.deaths, *self.problems]
         if self.zoo.fault:
             lines.append(f"the backend was broken on purpose with {self.zoo.fault}: this says nothing about it")
         if self.missing:

@@ -14,12 +14,21 @@ class EntryScheduling(LoadScopeScheduling):
     """Hands out whole entries, in plan order, as workers become free.
 
     `entry_of` gives the entry of an item by its node id, None for an item outside the model lists;
-    those are grouped as `--dist loadscope` does.
+    those are grouped as `--dist loadscope` does. `on_again` is told of each item that is handed out once more,
+    since the worker that had it died.
     """
 
-    def __init__(self, config: pytest.Config, log: Any, entry_of: Callable[[str], str | None]) -> None:
+    def __init__(
+        self,
+        config: pytest.Config,
+        log: Any,
+        entry_of: Callable[[str], str | None],
+        on_again: Callable[[str, WorkerController], None],
+    ) -> None:
         super().__init__(config, log)
         self._entry_of = entry_of
+        self._on_again = on_again
+        self._fatal: set[str] = set()
         # The base class would sort by number of cases; plan order is what the user reads.
         config.option.loadscopereorder = False
 
@@ -41,19 +50,24 @@ class EntryScheduling(LoadScopeScheduling):
             node.shutdown()
 
     def remove_node(self, node: WorkerController) -> str | None:
-        """Forget a worker that ended; the item it died on is given up, the rest goes to other workers.
+        """Forget a worker that ended; what it had not done goes to other workers.
 
-        The base class would hand the fatal item out again, to kill every worker in turn.
+        The item it died on as well, for it may have been killed from outside; at the second death that item is given
+        up and returned. The base class would hand it out for ever, to kill every worker in turn.
         """
         workload = self.assigned_work[node]
         fatal = next((name for unit in workload.values() for name, done in unit.items() if not done), None)
         if fatal is None:
             return super().remove_node(node)
+        given_up = fatal in self._fatal
+        self._fatal.add(fatal)
+        if not given_up:
+            self._on_again(fatal, node)
         del self.assigned_work[node]
         for scope, unit in reversed(workload.items()):
-            if left := {name: done for name, done in unit.items() if not done and name != fatal}:
+            if left := {name: done for name, done in unit.items() if not done and (name != fatal or not given_up)}:
                 self.workqueue[scope] = left
                 self.workqueue.move_to_end(scope, last=False)
         for other in self.nodes:
             self._reschedule(other)
-        return fatal
+        return fatal if given_up else None

@@ -85,10 +85,19 @@ def test_a_failing_job_runner_is_a_harness_error_and_the_run_goes_on(run_pytest,
     assert sorted(recorded().values()) == ["HARNESS_ERROR", "PASS", "PASS"]
 
 
+def test_a_worker_killed_once_costs_no_verdict_and_is_told_of(zoo, models, recorded):
+    asked = ("run", "--list", "models.csv", "--tier", "smoke", "--target", "cpu", "--mode", "eager", "--workers", "2")
+    ended = zoo(*asked, script={"alpha/*/eager/*": "die-once"})
+    assert ended.code == 0, ended.both
+    assert set(recorded().values()) == {"PASS"}
+    told = " ".join(ended.both.split())
+    assert f"died while it ran {ALPHA}/eager/float32/padded: another one ran it again" in told
+
+
 def test_a_crash_is_recorded_once_and_reported_in_words(run_pytest, models, recorded, tmp_path):
     ended = run_pytest("models.csv", "--zoo-target=cpu", "-n1", script={"alpha/*/eager/*": "die"})
     assert ended.code == 1
-    assert "HARNESS_ERROR in run: the worker process gw0 died while it ran this case" in ended.out
+    assert "HARNESS_ERROR in run: the worker process gw1 died while it ran this case" in ended.out
     assert len(recorded()) == 6
     assert "1 failed, 5 passed" in ended.out
     written = (tmp_path / "store").glob("runs/*/journal/controller.jsonl")

@@ -1,9 +1,9 @@
 """Stands in for the job runner, so that the command line and pytest are tested without a backend.
 
-`ZOO_FAKE` holds JSON that maps globs over case ids to what happens: a verdict's name, `die` (the
-worker process kills itself), `raise` (the job runner breaks), `hang` (until interrupted), or
-`unavailable` under the key `target`. Everything else passes. Loaded as a pytest plugin by name in
-workers, and as `python -m zoo_fakes` in place of `python -m harness.cli`.
+`ZOO_FAKE` holds JSON that maps globs over case ids to what happens: a verdict's name, `die` (the worker process kills
+itself), `die-once` (the first that comes to it does), `raise` (the job runner breaks), `hang` (until interrupted), or
+`unavailable` under the key `target`. Everything else passes. Loaded as a pytest plugin by name in workers, and as
+`python -m zoo_fakes` in place of `python -m harness.cli`.
 """
 
 from __future__ import annotations
@@ -47,6 +47,11 @@ class FakeRunner:
                 file.write(f"{self.worker} {case.id}\n")
         if action == "die":
             os.kill(os.getpid(), signal.SIGKILL)
+        if action == "die-once":
+            action, once = "PASS", Path(os.environ["ZOO_STORE"]) / "died"
+            if not once.exists():
+                once.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
         if action == "raise":
             raise RuntimeError(f"the fake broke {HOSTILE}")
         if action == "hang":

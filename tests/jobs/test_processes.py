@@ -79,7 +79,7 @@ def test_an_exception_is_a_result_with_its_text_clipped(server):
     [
         ("segfaults", "SIGSEGV", None, Verdict.CRASH, "about to touch null"),
         ("aborts", "SIGABRT", None, Verdict.CRASH, "Abort"),
-        ("killed", "SIGKILL", None, Verdict.OOM_HOST, ""),
+        ("killed", "SIGKILL", None, Verdict.HARNESS_ERROR, ""),
         ("overflows_the_stack", "SIGSEGV", None, Verdict.CRASH, "Segmentation fault"),
         ("leaves", "", 7, Verdict.EXITED, ""),
         ("leaks_an_exception", "", 70, Verdict.EXITED, "nobody caught me"),
@@ -99,6 +99,22 @@ def test_every_death_has_a_verdict_with_stage_and_evidence(server, monkeypatch, 
     assert found is verdict
     assert (stages[-1] if stages else Stage.IMPORT) in message
     assert outcome_of(server, "good", value=1)[0].result == {"value": 1}, "the next case is served"
+
+
+@pytest.mark.parametrize(
+    ("counts", "verdict", "said"),
+    [
+        ((3, 4), Verdict.OOM_HOST, "the kernel kills where memory ran out"),
+        ((None, None), Verdict.OOM_HOST, "for lack of memory, perhaps"),
+        ((3, 3), Verdict.HARNESS_ERROR, "stopped from outside by SIGKILL"),
+    ],
+)
+def test_who_kills_for_memory_is_told_from_who_kills(server, monkeypatch, counts, verdict, said):
+    counted = iter(counts)
+    monkeypatch.setattr("harness.jobs.supervisor.oom_kills", lambda: next(counted))
+    found, message = death.of_death(outcome_of(server, "killed")[0], resolve("cpu"))
+    assert found is verdict
+    assert said in message
 
 
 @pytest.mark.parametrize(
