@@ -16,6 +16,7 @@ from markupsafe import Markup
 
 from dashboards import view
 from results import store as results_store
+from results.baseline import find_run
 from results.errors import StoreError
 from results.store import Run
 
@@ -24,24 +25,15 @@ HISTORY = 20
 
 
 def build(store: Path, out: Path, run: str | Run | None = None) -> Path:
-    """Write `index.html` for a run (an id; the latest night by default) into the folder `out` and return its path.
+    """Write `index.html` for a run into the folder `out` and return its path.
 
+    The run is named by a word of `results.baseline`: an id, or by default the last.
     The page replaces an older one in one step. Raises StoreError (one line) where the store has no such run or
     cannot be read, or `out` cannot be written.
     """
-    chosen = run if isinstance(run, Run) else results_store.open_run(store, run) if run else _night(Path(store))
+    chosen = run if isinstance(run, Run) else find_run(Path(store), run or "last")
     page = _render("index.html.j2", _index(Path(store), chosen))
     return _write(Path(out) / "index.html", page)
-
-
-def _night(store: Path) -> Run:
-    """The newest run that is neither a rerun of a part nor a run with a fault put in; the newest where none is."""
-    for run_id in reversed(results_store.list_runs(store)):
-        run = results_store.open_run(store, run_id)
-        settings = run.provenance.get("settings") or {}
-        if not settings.get("rerun") and not _has_fault(run):
-            return run
-    return results_store.latest(store)
 
 
 def _has_fault(run: Run) -> bool:
@@ -91,7 +83,7 @@ def _history(store: Path, shown: Run) -> list[dict[str, Any]]:
             if _has_fault(run) and run_id != shown.id:
                 continue
             verdicts = dict.fromkeys(run.planned, view.MISSING)
-            table = results_store.read(run)[0].select(["case_id", "verdict", "target"])
+            table = results_store.read(run, ["case_id", "verdict"])[0]
             for row in table.to_pylist():
                 verdicts[row["case_id"]] = row["verdict"] or ""
             line |= {"totals": view.totals(verdicts.values()), "created": view.moment(run.created_at)}

@@ -8,7 +8,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -23,10 +23,12 @@ from results.journal import Journal
 
 if TYPE_CHECKING:
     import pyarrow
+    from pyarrow import parquet
 
 _log = logging.getLogger(__name__)
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_SEALED = "rows.parquet"
 _SEALED_FROM = b"zoo.journal_sizes"
 _SEALED_SCHEMA = b"zoo.schema_version"
 
@@ -184,18 +186,20 @@ def latest(store: Path) -> Run:
     return open_run(store, runs[-1])
 
 
-def read(run: Run) -> tuple[pyarrow.Table, list[str]]:
+def read(run: Run, columns: Sequence[str] | None = None) -> tuple[pyarrow.Table, list[str]]:
     """All rows of a run, one per case, in plan order, and one line per damaged journal line.
 
+    `columns` names those that are wanted, in that order (default: all): of a sealed run no others are read.
     Sealed and still running runs read alike. Where a case was recorded more than once its last line counts;
     between the journals of two workers, the row made later. Raises StoreError.
     """
     import pyarrow
 
-    sealed, sealed_sizes = _read_sealed(run)
+    wanted = list(columns) if columns is not None else schema.arrow_schema().names
+    if is_sealed(run):
+        return _read_sealed(run, wanted).select(wanted), []
+    sealed = _read_sealed(run) if (run.path / _SEALED).exists() else None
     journals = _journals(run)
-    if sealed is not None and all(sealed_sizes.get(path.name) == size for path, size in journals.items()):
-        return sealed, []
     rows: dict[str, dict[str, Any]] = {}
     if sealed is not None:
         rows = {row["case_id"]: row for row in sealed.to_pylist()}
@@ -211,7 +215,16 @@ def read(run: Run) -> tuple[pyarrow.Table, list[str]]:
     ordered = sorted(rows.values(), key=lambda row: (place.get(row["case_id"], len(place)), row["case_id"]))
     for problem in problems:
         _log.warning("%s", problem)
-    return pyarrow.Table.from_pylist(ordered, schema=schema.arrow_schema()), problems
+    return pyarrow.Table.from_pylist(ordered, schema=schema.arrow_schema()).select(wanted), problems
+
+
+def is_sealed(run: Run) -> bool:
+    """Whether the run's Parquet file holds all that its journals do. Raises StoreError."""
+    path = run.path / _SEALED
+    if not path.exists():
+        return False
+    sizes = _sealed_sizes(run)
+    return all(sizes.get(file.name) == size for file, size in _journals(run).items())
 
 
 def seal(run: Run) -> Path:
@@ -222,14 +235,13 @@ def seal(run: Run) -> Path:
     import pyarrow
     from pyarrow import parquet
 
-    path = run.path / "rows.parquet"
-    journals = _journals(run)
-    sealed, sealed_sizes = _read_sealed(run)
-    if sealed is not None and all(sealed_sizes.get(file.name) == size for file, size in journals.items()):
+    path = run.path / _SEALED
+    if is_sealed(run):
         return path
-    table, _ = read(run)
     # Sizes taken before reading: a line written meanwhile makes the sealed file older than its journal, never newer.
-    sizes = sealed_sizes | {file.name: size for file, size in journals.items()}
+    journals = {file.name: size for file, size in _journals(run).items()}
+    sizes = (_sealed_sizes(run) if path.exists() else {}) | journals
+    table, _ = read(run)
     table = table.replace_schema_metadata({_SEALED_FROM: json.dumps(sizes), _SEALED_SCHEMA: str(schema.SCHEMA_VERSION)})
     sink = pyarrow.BufferOutputStream()
     parquet.write_table(table, sink, compression="zstd")
@@ -239,7 +251,7 @@ def seal(run: Run) -> Path:
 
 def missing(run: Run) -> list[str]:
     """Planned cases that have no row yet, in plan order. Raises StoreError."""
-    reported = set(read(run)[0].column("case_id").to_pylist())
+    reported = set(read(run, ["case_id"])[0].column("case_id").to_pylist())
     return [case_id for case_id in run.planned if case_id not in reported]
 
 
@@ -247,26 +259,41 @@ def _journals(run: Run) -> dict[Path, int]:
     return {path: path.stat().st_size for path in sorted((run.path / "journal").glob("*.jsonl"))}
 
 
-def _read_sealed(run: Run) -> tuple[pyarrow.Table | None, dict[str, int]]:
+def _read_sealed(run: Run, columns: Sequence[str] | None = None) -> pyarrow.Table:
+    """The run's Parquet file, with the columns of today: those that it lacks are unknown."""
+    import pyarrow
+
+    with _sealed_file(run) as file:
+        known = schema.arrow_schema()
+        wanted = [field for field in known if columns is None or field.name in columns]
+        present = [field.name for field in wanted if field.name in file.schema_arrow.names]
+        table = file.read(present)
+        columns_of_today = [
+            table.column(field.name).cast(field.type)
+            if field.name in present
+            else pyarrow.nulls(file.metadata.num_rows, field.type)
+            for field in wanted
+        ]
+        return pyarrow.Table.from_arrays(columns_of_today, schema=pyarrow.schema(wanted))
+
+
+def _sealed_sizes(run: Run) -> dict[str, int]:
+    """Bytes of each journal that the run's Parquet file was made from."""
+    with _sealed_file(run) as file:
+        return json.loads((file.schema_arrow.metadata or {}).get(_SEALED_FROM, b"{}"))
+
+
+@contextmanager
+def _sealed_file(run: Run) -> Iterator[parquet.ParquetFile]:
+    """The run's Parquet file, opened; what is wrong with it is a StoreError."""
     import pyarrow
     from pyarrow import parquet
 
-    path = run.path / "rows.parquet"
-    if not path.exists():
-        return None, {}
+    path = run.path / _SEALED
     try:
-        table = parquet.read_table(path)
-        metadata = table.schema.metadata or {}
-        journal.check_version(int(metadata.get(_SEALED_SCHEMA, b"0")), path)
-        sizes = json.loads(metadata.get(_SEALED_FROM, b"{}"))
-        known = schema.arrow_schema()
-        columns = [
-            table.column(field.name).cast(field.type)
-            if field.name in table.column_names
-            else pyarrow.nulls(len(table), field.type)
-            for field in known
-        ]
-        return pyarrow.Table.from_arrays(columns, schema=known), sizes
+        with parquet.ParquetFile(path) as file:
+            journal.check_version(int((file.schema_arrow.metadata or {}).get(_SEALED_SCHEMA, b"0")), path)
+            yield file
     except (OSError, ValueError, pyarrow.ArrowException) as error:
         cause = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         rescue = "; its journals are still there: delete the file and seal again" if _journals(run) else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from harness.cli import coverage, dashboard, doctor, list_, liveness, rerun, run, show
+from harness.cli import coverage, dashboard, diff, doctor, list_, liveness, rerun, run, show
 
 app = typer.Typer(
     help="Do Hugging Face models give the right numbers on Google TPUs through TorchTPU, and on other backends?",
@@ -18,6 +18,7 @@ app.command("rerun")(rerun.rerun)
 app.command("list")(list_.list_models)
 app.command("show")(show.show)
 app.command("doctor")(doctor.doctor)
+app.command("diff")(diff.diff)
 app.command("dashboard")(dashboard.dashboard)
 app.command("coverage")(coverage.coverage)
 app.command("liveness")(liveness.liveness)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -45,6 +46,19 @@ Fault = Annotated[
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the ids of the planned cases and stop.")]
 FailFast = Annotated[bool, typer.Option("--fail-fast", "-x", help="Stop at the first unexpected result.")]
+Out = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write here (default: standard output).")]
+
+
+def write(text: str, path: Path | None) -> None:
+    """Put text into a file, whole or not at all, or on standard output. Raises StoreError."""
+    from results.files import write_atomically
+
+    if path is not None:
+        write_atomically(path.absolute(), text)
+        return
+    sys.stdout.flush()
+    sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace"))
+    sys.stdout.buffer.flush()
 
 
 def cores() -> int:

@@ -36,7 +36,7 @@ class Summary:
 
 def rows_of(store: Path, run_id: str) -> list[dict[str, Any]]:
     """What is shown of each result of a run, in plan order. Raises StoreError."""
-    return read(open_run(store, run_id))[0].select(_SHOWN).to_pylist()
+    return read(open_run(store, run_id), _SHOWN)[0].to_pylist()
 
 
 def last_verdicts(store: Path, cases: Sequence[Case], target: str) -> dict[str, str]:

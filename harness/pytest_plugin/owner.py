@@ -20,6 +20,7 @@ from harness.pytest_plugin.collection import CaseItem
 from harness.pytest_plugin.session import POINTER
 from harness.records import Record, recorded_target
 from results import StoreError, create_run, missing, open_run, schema, seal
+from results.baseline import judged
 from results.expected import outcome
 from results.provenance import collect
 
@@ -172,6 +173,8 @@ class RunOwner:
         try:
             seal(self.zoo.run)
             self.missing = missing(self.zoo.run)
+            # Whether the run was green is judged by what was expected when it ran, not when somebody asks.
+            self.zoo.run.amend({"ended": judged(self.zoo.run, self.zoo.expectations)})
         except StoreError as error:
             self.problems.append(f"the run could not be sealed: {error}")
         if (self.missing or self.problems) and session.exitstatus == pytest.ExitCode.OK:
