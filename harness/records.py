@@ -137,3 +137,17 @@ class Record:
     worker: str = ""
     started_at: str = ""
     wall_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PastCase:
+    """What planning learns from a case's recent results on a target.
+
+    `seconds` is the median wall time, None where no result tells how long the case takes; `verdict` the last one,
+    `recorded_at` when that was made (UTC, ISO 8601), and `twin` whether another case ran in its stead then.
+    """
+
+    seconds: float | None
+    verdict: Verdict
+    recorded_at: str
+    twin: bool = False

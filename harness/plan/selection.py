@@ -1,7 +1,4 @@
-"""Which cases a run has: choosing entries by the words users type, and multiplying them by modes and the rest.
-
-Pure functions over plain records; nothing here imports torch or touches a device.
-"""
+"""Which cases a run has: choosing entries by the words users type, and multiplying them by modes and the rest."""
 
 from __future__ import annotations
 
