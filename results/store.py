@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+PLAN_DOCUMENT = "plan.json"
+"""File of a run that is a shard: the plan that it is a shard of."""
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _SEALED = "rows.parquet"
 _SEALED_FROM = b"zoo.journal_sizes"
@@ -90,12 +93,14 @@ def _locked(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def create_run(store: Path, provenance: Mapping[str, Any], planned: Iterable[str]) -> Run:
+def create_run(
+    store: Path, provenance: Mapping[str, Any], planned: Iterable[str], plan_document: str | None = None
+) -> Run:
     """Begin a run: its folder appears complete, with provenance and plan, or not at all.
 
     `provenance` is a JSON-ready mapping as `provenance.collect` makes it; the target's name in its settings
-    becomes part of the run id. Raises StoreError where the store cannot be written or the plan is not a list
-    of distinct single-line ids.
+    becomes part of the run id. A run that is a shard keeps the whole plan, as `plan_document`. Raises StoreError where
+    the store cannot be written or the plan is not a list of distinct single-line ids.
     """
     planned = list(planned)
     for case_id in planned:
@@ -114,6 +119,8 @@ def create_run(store: Path, provenance: Mapping[str, Any], planned: Iterable[str
     }
     write_atomically(draft / "plan.txt", "".join(f"{case_id}\n" for case_id in planned))
     write_atomically(draft / "run.json", _pretty(document))
+    if plan_document is not None:
+        write_atomically(draft / PLAN_DOCUMENT, plan_document)
     try:
         draft.rename(final)
     except OSError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from harness.cli import coverage, dashboard, diff, doctor, list_, liveness, rerun, run, show
+from harness.cli import coverage, dashboard, diff, doctor, list_, liveness, plan, rerun, run, show
 
 app = typer.Typer(
     help="Do Hugging Face models give the right numbers on Google TPUs through TorchTPU, and on other backends?",
@@ -14,6 +14,7 @@ app = typer.Typer(
     add_completion=False,
 )
 app.command("run")(run.run)
+app.command("plan")(plan.plan)
 app.command("rerun")(rerun.rerun)
 app.command("list")(list_.list_models)
 app.command("show")(show.show)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from harness.cases import Case, Phase
 from harness.cli import EXIT_INTERRUPTED, EXIT_NOTHING, EXIT_OK, EXIT_UNEXPECTED, options
 from harness.plan import select
+from harness.plan.document import dumps
 from harness.pytest_plugin.settings import Choice, default_cache
 from harness.records import real_target
 from model_lists import DERIVED_LIST, load_list
@@ -23,6 +24,8 @@ from results import StoreError, default_store
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from harness.plan.document import PlanDocument
+    from harness.plan.sharding import Shard
     from harness.targets.base import Target
 
 
@@ -50,7 +53,8 @@ class Request:
 class Plan:
     """What will be run, and where. `resume` is the id of the run that is continued, empty for a new one.
 
-    `lacking` counts the chosen models that do not have an asked phase.
+    `lacking` counts the chosen models that do not have an asked phase. Where the cases are a `shard` of a larger plan,
+    `document` is that plan.
     """
 
     request: Request
@@ -60,22 +64,28 @@ class Plan:
     cache: Path
     resume: str = ""
     lacking: Mapping[Phase, int] = field(default_factory=dict)
+    document: PlanDocument | None = None
+    shard: Shard | None = None
 
 
 def planned(request: Request) -> Plan:
     """The plan for a new run. Raises ListError, PlanError and UnknownTarget."""
-    from harness.targets import resolve
-
-    target = resolve(request.target)
+    plan = without_cases(request)
     entries = [entry for path in request.lists for entry in load_list(path)]
     choice = Choice(request.phases, request.modes, request.dtypes, request.profiles, request.tier, tuple(request.words))
+    return replace(plan, cases=choice.cases(entries, plan.target), lacking=choice.lacking(entries))
+
+
+def without_cases(request: Request) -> Plan:
+    """Where the request will be run, before it is known what. Raises UnknownTarget."""
+    from harness.targets import resolve
+
     return Plan(
         request,
-        target,
-        choice.cases(entries, target),
+        resolve(request.target),
+        (),
         Path(request.store or default_store()).absolute(),
         Path(request.cache or default_cache()).absolute(),
-        lacking=choice.lacking(entries),
     )
 
 
@@ -113,7 +123,7 @@ def print_plan(plan: Plan) -> None:
     sys.stdout.write("".join(f"{case.id}\n" for case in plan.cases))
     entries = len({case.entry.id for case in plan.cases})
     print(f"{len(plan.cases)} cases of {entries} models on {plan.target.name}", file=sys.stderr)
-    _say_what_lacks(plan)
+    say_what_lacks(plan)
 
 
 def execute(plan: Plan, *, compare: bool = False) -> int:
@@ -128,15 +138,20 @@ def execute(plan: Plan, *, compare: bool = False) -> int:
 
     before = last_verdicts(plan.store, plan.cases, plan.target.name) if compare else None
     if not plan.cases:
-        return _already_complete(plan)
+        return EXIT_OK if plan.shard else _already_complete(plan)
     _require_writable(plan.store, "results store", "--store")
     _require_writable(plan.cache, "cache", "--cache")
-    _say_what_lacks(plan)
+    say_what_lacks(plan)
     reporter = Reporter(total=len(plan.cases))
     with tempfile.TemporaryDirectory(prefix="zoo-") as scratch, _isolated():
         plan_file = Path(scratch) / "plan.txt"
         plan_file.write_text("".join(f"{case.id}\n" for case in plan.cases), encoding="utf-8")
-        code = pytest.main(_arguments(plan, plan_file) + ["--zoo-rerun"] * compare, plugins=[reporter])
+        arguments = _arguments(plan, plan_file) + ["--zoo-rerun"] * compare
+        if plan.document:
+            document = Path(scratch) / "plan.json"
+            document.write_text(dumps(plan.document), encoding="utf-8")
+            arguments += [f"--zoo-plan-document={document}", f"--zoo-shard={plan.shard}"]
+        code = pytest.main(arguments, plugins=[reporter])
     if reporter.session is None or reporter.session.run is None:
         # pytest has printed the one line that says why, except where it broke down itself.
         for problem in reporter.problems:
@@ -155,7 +170,8 @@ def execute(plan: Plan, *, compare: bool = False) -> int:
     return EXIT_OK if summary.all_expected and code == pytest.ExitCode.OK else EXIT_UNEXPECTED
 
 
-def _say_what_lacks(plan: Plan) -> None:
+def say_what_lacks(plan: Plan) -> None:
+    """One line on stderr about models that lack an asked phase."""
     if plan.lacking:
         counts = ", ".join(f"{count} have no {phase}" for phase, count in plan.lacking.items())
         print(f"of the chosen models {counts}: no cases for these", file=sys.stderr)

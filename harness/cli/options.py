@@ -10,6 +10,8 @@ from typing import Annotated
 
 import typer
 
+DEFAULT_TARGET = "tpu"
+
 Lists = Annotated[
     list[str] | None,
     typer.Option("--list", metavar="NAME|FILE", help="Model list: a shipped one's name or a CSV file. Repeatable."),
@@ -39,6 +41,10 @@ Cache = Annotated[
 Expectations = Annotated[
     Path | None,
     typer.Option("--expectations", metavar="DIR", help="Folder of <target>.toml files (default: the shipped one)."),
+]
+Budget = Annotated[
+    str | None,
+    typer.Option("--budget", metavar="TIME", help="Only the best coverage that fits into this time, such as 90m."),
 ]
 Fault = Annotated[
     str,
@@ -97,6 +103,17 @@ def list_paths(
                 raise ListError(f"{name}: no such file; give a model list in CSV, or one of: {', '.join(list_names())}")
         paths[path] = None
     return tuple(paths)
+
+
+def list_name(path: Path) -> str:
+    """What `--list` calls a list, on any machine that has it: the inverse of `list_paths`."""
+    from model_lists import DERIVED_LIST, list_names, list_path
+
+    if path.stem in list_names() and path == list_path(path.stem):
+        return path.stem
+    if path.name == f"{DERIVED_LIST}.csv":
+        return DERIVED_LIST
+    return os.path.relpath(path)
 
 
 def _unknown_but_registered(shipped: Sequence[Path], words: Sequence[str]) -> bool:

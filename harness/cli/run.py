@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,7 +13,7 @@ from harness.cli import options
 def run(
     tier: options.Tier = None,
     lists: options.Lists = None,
-    target: options.TargetName = "tpu",
+    target: options.TargetName = options.DEFAULT_TARGET,
     phases: options.Phases = None,
     modes: options.Modes = None,
     dtypes: options.Dtypes = None,
@@ -28,14 +29,33 @@ def run(
     resume: Annotated[
         str | None, typer.Option("--resume", metavar="RUN", help="Run what this run (or `latest`) still lacks.")
     ] = None,
+    shard: Annotated[
+        str | None, typer.Option("--shard", metavar="N/COUNT", help="Only this part of the cases, such as 3/16.")
+    ] = None,
+    plan_file: Annotated[
+        Path | None, typer.Option("--plan", metavar="FILE", help="The cases of a plan that `zoo plan --out` wrote.")
+    ] = None,
+    budget: options.Budget = None,
 ) -> None:
-    """Run models and compare them with the CPU. Without --list and --tier: the smoke tier.
+    """Run models and compare them with the CPU. Without --list, --tier and --plan: the smoke tier.
 
     Exit code 0: all as expected. 1: something unexpected, or a case without a result. 2: bad input, or
     nothing could be measured. 130: interrupted; `--resume latest` continues.
     """
-    from harness.cli import drive
+    from harness.cli import drive, planning
+    from harness.plan import PlanError
+    from harness.plan.sharding import Shard, parse_shard
 
+    asked_shard = parse_shard(shard) if shard is not None else None
+    if resume and (asked_shard or plan_file or budget):
+        raise PlanError("--resume goes on with the run's own cases: give it without --shard, --plan and --budget")
+    document = None
+    if plan_file:
+        document = planning.load_plan(plan_file)
+        if tier or select or phases or modes or dtypes or profiles or budget:
+            raise PlanError("--plan says what is run: of the options that choose cases, give it --shard alone")
+        lists = lists or list(document.lists)
+        target = document.target if target == options.DEFAULT_TARGET else target
     request = drive.Request(
         lists=options.list_paths(lists, tier=tier, words=select or (), cache=cache),
         target=target,
@@ -52,7 +72,19 @@ def run(
         fault=fault,
         fail_fast=fail_fast,
     )
-    plan = drive.resumed(request, resume) if resume else drive.planned(request)
+    if resume:
+        plan = drive.resumed(request, resume)
+    elif document:
+        plan = planning.followed(request, plan_file, document, asked_shard)
+    elif asked_shard or budget:
+        # The plan is the same on every machine, so a shard's workers are what was said and not what there is.
+        side_by_side = workers or (1 if asked_shard else options.cores())
+        part = asked_shard or Shard(1, 1)
+        plan = drive.planned(request)
+        plan = planning.part(plan, planning.deal(plan, part.count, budget, side_by_side), part)
+    else:
+        plan = drive.planned(request)
+    planning.say_shard(plan)
     if dry_run:
         drive.print_plan(plan)
         return

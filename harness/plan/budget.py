@@ -69,15 +69,13 @@ def by_priority(milliseconds: Mapping[Case, int], past: Mapping[str, PastCase]) 
 
 def wall(milliseconds: Mapping[Case, int], shards: int, workers: int) -> int:
     """Milliseconds that the longest of the shards takes where each has so many workers, which run whole models."""
-    return max(shard_wall(shard, milliseconds, workers) for shard in sharded(milliseconds, shards))
-
-
-def shard_wall(shard: Sequence[Case], milliseconds: Mapping[Case, int], workers: int) -> int:
-    """Milliseconds that one shard takes with so many workers."""
-    models: dict[str, int] = {}
-    for case in shard:
-        models[case.entry.id] = models.get(case.entry.id, 0) + milliseconds[case]
-    return makespan(split(models, workers), models)
+    longest = 0
+    for shard in sharded(milliseconds, shards):
+        models: dict[str, int] = {}
+        for case in shard:
+            models[case.entry.id] = models.get(case.entry.id, 0) + milliseconds[case]
+        longest = max(longest, makespan(split(models, workers), models))
+    return longest
 
 
 def _in_rounds(cases: Sequence[Case]) -> list[Case]:

@@ -28,6 +28,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--zoo-tier", metavar="TIER", help="only the models of this tier")
     group.addoption("--zoo-select", metavar="WORD", action="append", help="only what a model name or glob names")
     group.addoption("--zoo-plan", metavar="FILE", help="exactly the cases whose ids the file lists, one a line")
+    group.addoption("--zoo-shard", metavar="N/COUNT", help="record these cases as this shard of a plan")
+    group.addoption("--zoo-plan-document", metavar="FILE", help="the plan that the shard belongs to")
     group.addoption("--zoo-resume", metavar="RUN", help="record into this existing run (with --zoo-plan)")
     group.addoption("--zoo-expectations", metavar="DIR", help="folder of <target>.toml files (default: the shipped)")
     group.addoption("--zoo-rerun", action="store_true", help="mark the run as a rerun of a part, not a night")

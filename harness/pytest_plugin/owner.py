@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from harness.cases import Case, Stage, Verdict
-from harness.plan import digest
+from harness.plan import PlanError, digest
 from harness.pytest_plugin import report as text
 from harness.pytest_plugin.collection import CaseItem
 from harness.pytest_plugin.session import POINTER
+from harness.pytest_plugin.settings import read_plan
 from harness.records import Record, recorded_target
 from results import StoreError, create_run, missing, open_run, schema, seal
 from results.baseline import judged
@@ -112,11 +113,27 @@ class RunOwner:
             "plan_sha256": digest(cases),
         }
         try:
+            document = self._sharding(settings)
             facts = collect(self.zoo.lists, settings)
             facts["emulated"] = self.zoo.target.emulated
-            self.zoo.run = create_run(self.zoo.store, facts, [case.id for case in cases])
-        except StoreError as error:
+            self.zoo.run = create_run(self.zoo.store, facts, [case.id for case in cases], document)
+        except (StoreError, PlanError) as error:
             raise pytest.UsageError(str(error)) from error
+
+    def _sharding(self, settings: dict[str, Any]) -> str | None:
+        """Text of the plan that the run is a shard of, after adding what identifies both; None where it is none."""
+        option = self.zoo.config.option
+        if not option.zoo_plan_document:
+            return None
+        text, plan = read_plan(Path(option.zoo_plan_document))
+        settings |= {
+            "plan_id": plan.id,
+            "planned_at": plan.planned_at,
+            "shard": option.zoo_shard,
+            "filled_shards": len({case.shard for case in plan.cases}),
+            "left_out": len(plan.left_out),
+        }
+        return text
 
     def _resume(self, run_id: str) -> None:
         run = open_run(self.zoo.store, run_id)

@@ -12,6 +12,7 @@ from harness.cases import Case, Dtype, Entry, Phase, Profile
 from harness.plan import PlanError, from_ids, lacking, plan, select, words_of
 
 if TYPE_CHECKING:
+    from harness.plan.document import PlanDocument
     from harness.targets.base import Target
 
 DEFAULT_PHASES = tuple(Phase)
@@ -55,6 +56,17 @@ class Choice:
 
     def _phases(self) -> tuple[Phase, ...]:
         return words_of("phase", self.phases, list(Phase)) if self.phases else ()
+
+
+def read_plan(path: Path) -> tuple[str, PlanDocument]:
+    """The plan in a file, as text and as what it says. Raises PlanError."""
+    from harness.plan.document import loads
+
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise PlanError(f"cannot read the plan {path}: {getattr(error, 'strerror', 'not UTF-8 text')}") from error
+    return text, loads(text, str(path))
 
 
 def default_cache() -> Path:
