@@ -125,6 +125,7 @@ class Verdict(StrEnum):
     CRASH = "CRASH", Group.BACKEND, "the process was killed by a signal of its own making"
     EXITED = "EXITED", Group.BACKEND, "the process ended without delivering a result"
     TIMEOUT = "TIMEOUT", Group.BACKEND, "a stage exceeded its wall limit"
+    FLAKY = "FLAKY", Group.BACKEND, "failed, and passed when it was run again in a fresh process"
 
     BUILD_ERROR = "BUILD_ERROR", Group.MODEL, "the model could not be built on CPU"
     INPUT_ERROR = "INPUT_ERROR", Group.MODEL, "no valid inputs could be made for the model"

@@ -8,25 +8,11 @@ import platform
 import re
 import subprocess
 from collections.abc import Iterable, Mapping
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from harness.versions import installed
 from results.errors import StoreError
-
-PACKAGES = (
-    "torch",
-    "torch_tpu",
-    "libtpu",
-    "lammps-jax-pjrt-cpu",
-    "transformers",
-    "accelerate",
-    "tokenizers",
-    "safetensors",
-    "numpy",
-    "model-zoo-conformance",
-)
-"""Distributions whose version can change a result."""
 
 _FLAGS = re.compile(
     r"(XLA|PJRT|TORCH|TORCH_TPU|TORCHINDUCTOR|TORCHDYNAMO|PYTORCH|LIBTPU|TPU|OMP|MKL|OPENBLAS|KMP|ZOO)_\w+"
@@ -44,7 +30,7 @@ def collect(list_paths: Iterable[Path], settings: Mapping[str, Any]) -> dict[str
     """
     return {
         "python": platform.python_version(),
-        "packages": {name: _version(name) for name in PACKAGES},
+        "packages": installed(),
         "machine": {
             "system": platform.platform(),
             "architecture": platform.machine(),
@@ -57,13 +43,6 @@ def collect(list_paths: Iterable[Path], settings: Mapping[str, Any]) -> dict[str
         "lists": {Path(path).name: _sha256(Path(path)) for path in list_paths},
         "settings": dict(settings),
     }
-
-
-def _version(name: str) -> str | None:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return None
 
 
 def _cpu_model() -> str | None:

@@ -41,7 +41,7 @@ def doctor(target: options.TargetName = "tpu", store: options.Store = None, cach
 
 
 def _checks(target: str, store: Path, cache: Path) -> Iterator[Check]:
-    from results.provenance import PACKAGES
+    from harness.versions import PACKAGES
 
     yield "python", platform.python_version
     for package in PACKAGES:

@@ -40,7 +40,11 @@ Cache = Annotated[
 ]
 Expectations = Annotated[
     Path | None,
-    typer.Option("--expectations", metavar="DIR", help="Folder of <target>.toml files (default: the shipped one)."),
+    typer.Option(
+        "--expectations",
+        metavar="DIR|FILE",
+        help="What is known to fail: a folder of <target>.toml files (default: the shipped one), or one file.",
+    ),
 ]
 Budget = Annotated[
     str | None,

@@ -31,7 +31,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--zoo-shard", metavar="N/COUNT", help="record these cases as this shard of a plan")
     group.addoption("--zoo-plan-document", metavar="FILE", help="the plan that the shard belongs to")
     group.addoption("--zoo-resume", metavar="RUN", help="record into this existing run (with --zoo-plan)")
-    group.addoption("--zoo-expectations", metavar="DIR", help="folder of <target>.toml files (default: the shipped)")
+    group.addoption("--zoo-expectations", metavar="PLACE", help="folder of <target>.toml, or a file (default: shipped)")
     group.addoption("--zoo-rerun", action="store_true", help="mark the run as a rerun of a part, not a night")
     group.addoption("--zoo-fault", metavar="MODULE:NAME", default="", help="break the backend on purpose")
     group.addoption("--zoo-store", metavar="DIR", help="results store (default: $ZOO_STORE or ./zoo-results)")

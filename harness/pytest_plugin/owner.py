@@ -14,19 +14,23 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from harness.cases import Case, Stage, Verdict
-from harness.plan import PlanError, digest
+from harness.derived import registered_word
+from harness.plan import PlanError, digest, select
 from harness.pytest_plugin import report as text
 from harness.pytest_plugin.collection import CaseItem
 from harness.pytest_plugin.session import POINTER
 from harness.pytest_plugin.settings import read_plan
 from harness.records import Record, recorded_target
+from harness.scope import never_matching
+from model_lists import DERIVED_TIERS, load_list
 from results import StoreError, create_run, missing, open_run, schema, seal
 from results.baseline import judged
-from results.expected import outcome
+from results.expected import Outcome, outcome
 from results.provenance import collect
 
 if TYPE_CHECKING:
     from harness.pytest_plugin.session import ZooSession
+    from model_lists.expectations import Expectation
 
 _MISSING_NAMED = 20
 
@@ -41,6 +45,7 @@ class RunOwner:
         self.missing: list[str] = []
         self.problems: list[str] = []
         self.deaths: list[str] = []
+        self.never_matching: tuple[Expectation, ...] = ()
         self._handoff: Path | None = None
 
     # Registered after ZooSession, so among the hooks that run first this one would precede its checks.
@@ -192,10 +197,24 @@ class RunOwner:
             self.missing = missing(self.zoo.run)
             # Whether the run was green is judged by what was expected when it ran, not when somebody asks.
             self.zoo.run.amend({"ended": judged(self.zoo.run, self.zoo.expectations)})
+            self.never_matching = self._never_matching()
         except StoreError as error:
             self.problems.append(f"the run could not be sealed: {error}")
-        if (self.missing or self.problems) and session.exitstatus == pytest.ExitCode.OK:
+        if (self.missing or self.problems or self.never_matching) and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def _never_matching(self) -> tuple[Expectation, ...]:
+        """The expectations that speak of nothing, as far as this run can tell. Raises StoreError."""
+        zoo = self.zoo
+        entries = select(entry for path in zoo.lists for entry in load_list(path))
+        derived = any(entry.tier in DERIVED_TIERS for entry in entries)
+        return never_matching(
+            zoo.expectations,
+            zoo.run.planned,
+            entries,
+            zoo.target.modes,
+            None if derived else registered_word,
+        )
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Say where the results are, and name what is missing."""
@@ -212,6 +231,8 @@ class RunOwner:
         lines = [f"run {run.id} on {self.zoo.target.name}, results in {run.path}", *self.deaths, *self.problems]
         if self.zoo.fault:
             lines.append(f"the backend was broken on purpose with {self.zoo.fault}: this says nothing about it")
+        for idle in self.never_matching:
+            lines.append(f"{Outcome.NEVER_MATCHING}: {idle.case} ({idle.where}) is no case of these lists")
         if self.missing:
             lines.append(
                 f"{len(self.missing)} of {len(run.planned)} planned cases have no result"

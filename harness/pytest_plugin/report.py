@@ -32,11 +32,12 @@ def failure(record: Record, outcome: Outcome, expectation: Expectation | None, r
     """Why an item failed: outcome and verdict in the first line, then the evidence and how to run it again."""
     lines = [f"{record.verdict} in {record.stage}: {one_line(record.message) or record.verdict.meaning}"]
     if expectation is not None:
-        known = f"{expectation.verdict}{f' in {expectation.stage}' if expectation.stage else ''}"
         lines[0] = f"[{outcome}] {lines[0]}"
-        lines.append(f"expected   {known} ({expectation.where}): {one_line(expectation.reason)}")
+        lines.append(f"expected   {expectation.says} ({expectation.where}): {one_line(expectation.reason)}")
         if outcome == "unexpected-pass":
             lines.append("           it passes now: remove the expectation")
+        if outcome == "expired":
+            lines.append(f"           until {expectation.expires}: look at it again, then give it a later day")
     if record.signal:
         lines.append(f"signal     {record.signal}")
     if record.exit_code is not None:

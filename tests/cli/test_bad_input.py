@@ -68,10 +68,10 @@ def test_a_target_that_is_not_there(zoo, models):
 
 
 def test_a_broken_expectations_file(zoo, models, tmp_path):
-    (tmp_path / "cpu.toml").write_text('[[expect]]\ncase = "*"\nverdict = "FLAKY"\nreason = "x"\nadded = 2026-01-31\n')
+    (tmp_path / "cpu.toml").write_text('[[expect]]\ncase = "*"\nverdict = "FLAKEY"\nreason = "x"\nadded = 2026-01-31\n')
     ended = zoo(*RUN, "--expectations", tmp_path)
     assert ended.code == 2
-    assert "cpu.toml:3: unknown verdict: 'FLAKY' (valid: " in ended.err
+    assert "cpu.toml:3: unknown verdict: 'FLAKEY'; did you mean FLAKY? (valid: " in ended.err
 
 
 def test_an_unknown_option_is_a_usage_error(zoo):

@@ -91,6 +91,45 @@ def test_an_expected_failure_runs_and_exits_0_and_its_pass_exits_1(zoo, models, 
     assert "TIMEOUT (changed-failure)" in ended.out
 
 
+def known(folder, *entries):
+    """A file of expectations for the target cpu: `(case, verdict, more)` each."""
+    path = folder / "cpu.toml"
+    text = [
+        f'[[expect]]\ncase = "{case}"\nverdict = "{verdict}"\nreason = "known"\nadded = 2026-01-31\n{more}\n'
+        for case, verdict, more in entries
+    ]
+    path.write_text("".join(text), encoding="utf-8")
+    return path
+
+
+def test_an_expired_expectation_is_red_and_its_case_runs_all_the_same(zoo, models, tmp_path, recorded):
+    file = known(tmp_path, ("beta/*", "RUN_ERROR", "expires = 2026-02-01"))
+    ended = zoo("run", "--list", models, "--target", "cpu", "--expectations", file, script={"beta/*": "RUN_ERROR"})
+    assert ended.code == 1, ended.both
+    assert "RUN_ERROR (expired)" in ended.out
+    assert recorded()[f"{BETA}/eager/float32/padded"] == "RUN_ERROR"
+
+
+def test_an_expectation_that_speaks_of_nothing_is_red_where_the_whole_list_ran(zoo, models, tmp_path):
+    file = known(tmp_path, ("betta/*", "RUN_ERROR", ""), ("alpha/*/single", "CRASH", ""), ("bert/*", "CRASH", ""))
+    asked = ("run", "--list", models, "--target", "cpu", "--mode", "eager", "--expectations", file)
+    ended = zoo(*asked)
+    assert ended.code == 1, ended.both
+    assert "never-matching: betta/* (cpu.toml:1) is no case of these lists" in ended.out
+    assert ended.out.count("never-matching") == 1, "another profile, and what another list may have, are not covered"
+    assert zoo(*asked, "-k", "beta").code == 0, "a part of the list says nothing of the rest"
+    known(tmp_path, ("betta/*", "RUN_ERROR", 'versions = "torch<1"'))
+    assert zoo(*asked).code == 0, "inert"
+
+
+def test_contradicting_expectations_are_bad_input(zoo, models, tmp_path):
+    known(tmp_path, ("beta/*/eager/*", "RUN_ERROR", ""), ("beta/*/float32/*", "CRASH", ""))
+    ended = zoo("run", "--list", models, "--target", "cpu", "--expectations", tmp_path)
+    assert ended.code == 2
+    assert f"ERROR: cpu.toml:7: CRASH for {BETA}/eager/float32/padded contradicts RUN_ERROR (cpu.toml:1)" in ended.err
+    assert not (tmp_path / "store" / "runs").exists()
+
+
 def test_nothing_measured_exits_2(zoo, models):
     ended = zoo("run", "--list", models, "--target", "cpu", script={"*": "BACKEND_UNAVAILABLE"})
     assert ended.code == 2
