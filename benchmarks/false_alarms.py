@@ -3,7 +3,7 @@
 The backend is the CPU itself, so every wrong result it is said to have is a false alarm. It runs the whole
 architectures tier (forward, one input profile): in eager mode with one thread, as the reference does, and with other
 numbers of threads, which add up in another order; and compiled by Inductor, which fuses and reorders for good. To
-compile all takes about two hours on two cores: of a run that is interrupted (SIGINT to `zoo run`) what was done counts.
+compile all takes about two hours on two cores: of a run that is ended (SIGTERM to `zoo run`) what was done counts.
 """
 
 from __future__ import annotations

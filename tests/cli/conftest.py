@@ -11,16 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from fake_list import HEADER, MODELS
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-HEADER = "model_id,revision,library,model_type,model_class,family,task,params,tier,weights,package,phases"
-SHA = "0" * 40
-MODELS = (
-    f"acme/alpha,{SHA},transformers,alpha,AlphaModel,text-encoder,fill-mask,,smoke,synthetic,,",
-    f"acme/beta,{SHA},transformers,beta,BetaForCausalLM,decoder-dense,text-generation,,smoke,synthetic,,",
-    f"acme/gamma-one,{SHA},transformers,gamma,GammaModel,vision,image-classification,12,nightly,synthetic,,",
-)
 
 
 @dataclass(frozen=True)

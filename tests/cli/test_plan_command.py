@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from conftest import HEADER, MODELS
+from fake_list import HEADER, MODELS
 
 from results import list_runs, load, open_run, provenance_of
 
