@@ -20,7 +20,7 @@ import pandas as pd
 import results
 from harness.cases import Verdict
 from harness.cli import EXIT_INTERRUPTED, EXIT_OK, EXIT_UNEXPECTED
-from harness.jobs.runner import WRONG
+from harness.jobs.attempts import WRONG
 from harness.targets.cpu import THREADS
 
 RUN = ["run", "--tier", "architectures", "--phase", "forward", "--profile", "padded", "--target", "cpu"]

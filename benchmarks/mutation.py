@@ -33,8 +33,8 @@ from harness.cases import Case, Dtype, Entry, Group, Mode, Phase, Profile, Stage
 from harness.derived import derived_list
 from harness.jobs import JobRunner, Limits, death
 from harness.jobs import cache as caches
+from harness.jobs.attempts import WRONG
 from harness.jobs.payload import of_case
-from harness.jobs.runner import WRONG
 from harness.jobs.supervisor import Server, supervise
 from harness.pytest_plugin.settings import default_cache
 from model_lists import DERIVED_LIST, load_list

@@ -105,6 +105,8 @@ class Record:
     the case that ran in this one's stead, since it depends on the very same. `truth` is the dtype that the
     truth was computed in, empty where it was not. `flips` counts the choices between
     equally good candidates that the target made otherwise than the CPU; None where none had to be looked at.
+    `attempts` is what each of several attempts came to, in order, as a JSON list of objects with `verdict`, `stage` and
+    `message`; empty where there was one.
     """
 
     case: Case
@@ -131,6 +133,7 @@ class Record:
     inputs_sha256: str = ""
     structure_sha256: str = ""
     twin_of: str = ""
+    attempts: str = ""
     seed: int = 0
     latency_seconds: float | None = None
     cpu_seconds: float | None = None

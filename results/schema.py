@@ -153,6 +153,12 @@ COLUMNS: tuple[Column, ...] = tuple(
             "twin_of",
             "case that ran in this one's stead, being the same job; empty if none",
         ),
+        (
+            "attempts",
+            "string",
+            "attempts",
+            "JSON list of what each attempt came to (verdict, stage, message), empty if there was one",
+        ),
         ("seed", "int64", "seed", "seed of weights and inputs"),
         ("worker", "string", "worker", "worker that ran the case"),
         ("started_at", "string", "started_at", "UTC time the case started, ISO 8601"),

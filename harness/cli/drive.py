@@ -47,6 +47,7 @@ class Request:
     expectations: Path | None
     fault: str
     fail_fast: bool
+    one_attempt: bool
 
 
 @dataclass(frozen=True)
@@ -202,6 +203,8 @@ def _arguments(plan: Plan, plan_file: Path) -> list[str]:
         arguments.append(f"--zoo-expectations={request.expectations.absolute()}")
     if request.fault:
         arguments.append(f"--zoo-fault={request.fault}")
+    if request.one_attempt:
+        arguments.append("--zoo-one-attempt")
     if request.fail_fast:
         arguments.append("-x")
     return arguments

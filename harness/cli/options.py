@@ -54,6 +54,9 @@ Fault = Annotated[
     str,
     typer.Option("--fault", metavar="MODULE:NAME", help="Call this in each case's process to break the backend."),
 ]
+OneAttempt = Annotated[
+    bool, typer.Option("--one-attempt", help="Do not run an unexpected failure again to see whether it is flaky.")
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the ids of the planned cases and stop.")]
 FailFast = Annotated[bool, typer.Option("--fail-fast", "-x", help="Stop at the first unexpected result.")]
 Out = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write here (default: standard output).")]

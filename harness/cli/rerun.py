@@ -25,6 +25,7 @@ def rerun(
     fault: options.Fault = "",
     dry_run: options.DryRun = False,
     fail_fast: options.FailFast = False,
+    one_attempt: options.OneAttempt = False,
 ) -> None:
     """Run models or cases again, whatever their tier, and show the last recorded verdict beside the new one.
 
@@ -47,6 +48,7 @@ def rerun(
         expectations=expectations,
         fault=fault,
         fail_fast=fail_fast,
+        one_attempt=one_attempt,
     )
     plan = drive.planned(request)
     if dry_run:

@@ -26,6 +26,7 @@ def run(
     fault: options.Fault = "",
     dry_run: options.DryRun = False,
     fail_fast: options.FailFast = False,
+    one_attempt: options.OneAttempt = False,
     resume: Annotated[
         str | None, typer.Option("--resume", metavar="RUN", help="Run what this run (or `latest`) still lacks.")
     ] = None,
@@ -71,6 +72,7 @@ def run(
         expectations=expectations,
         fault=fault,
         fail_fast=fail_fast,
+        one_attempt=one_attempt,
     )
     if resume:
         plan = drive.resumed(request, resume)

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from harness.cases import Case, Entry, Evidence, Stage, Verdict
+from harness.jobs import attempts, death, device_lock
 from harness.jobs import cache as caches
-from harness.jobs import death, device_lock
+from harness.jobs.attempts import WRONG
 from harness.jobs.payload import of_case
 from harness.jobs.supervisor import Child, Limits, Outcome, Server, ServerFailed, supervise
 from harness.jobs.twins import Twins
@@ -22,15 +23,6 @@ from harness.targets.base import Target, TargetUnavailable
 
 _SWITCHES = ("TORCH_COMPILE_DISABLE", "TORCHDYNAMO_", "TORCH_COMPILE_BACKEND")
 """Settings with which a compiled mode would compile nothing, or something else."""
-WRONG = (
-    Verdict.NUMERIC_MISMATCH,
-    Verdict.NONFINITE_DEVICE_ONLY,
-    Verdict.NONFINITE_REFERENCE_ONLY,
-    Verdict.WRONG_STRUCTURE,
-    Verdict.WRONG_SHAPE,
-    Verdict.WRONG_DTYPE,
-)
-"""Verdicts that speak of what the target returned, and so are looked into further."""
 _SECRETS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_HUB_TOKEN")
 
 
@@ -40,6 +32,9 @@ class JobRunner:
     `fault` names a `module:function` that is called in the process of each case before the model is
     loaded, to break the backend there on purpose. `facts` is the provenance of what executes, None until
     it has executed something.
+
+    `again` says of a failure whether it is worth a second attempt in a fresh process, where another process may end
+    otherwise at all (`harness/jobs/attempts.py`); None: none is.
 
     `servers` is a private folder that the runners of a run have in common, to share their servers.
     Two servers are forked from: one preloaded with the target, and, only when a reference is not
@@ -58,9 +53,11 @@ class JobRunner:
         on_stage: Callable[[Case, Stage], None] | None = None,
         fault: str = "",
         servers: Path | None = None,
+        again: Callable[[Record], bool] | None = None,
     ) -> None:
         self.target, self.cache, self.limits, self.seed, self.worker = target, cache, limits, seed, worker
         self.fault = fault
+        self.again = again
         self._own_servers = None if servers else tempfile.TemporaryDirectory(prefix="zoo-")
         self._servers = servers or Path(self._own_servers.name)
         self._twins = Twins(self._servers)
@@ -170,13 +167,19 @@ class JobRunner:
         if twin := self._twins.of(case, record.structure_sha256, self.fault):
             own = prepared.facts | {"case": case, "twin_of": twin.case.id, "seconds": prepared.seconds}
             return dataclasses.replace(twin, **own, log="", cpu_seconds=None)
-        record = self._run(record, prepared)
-        if record.verdict in WRONG:
-            record = self._explained(record, prepared)
+        first = self._attempt(record, prepared)
+        if self.again and first.verdict in attempts.AGAIN and not first.attempts and self.again(first):
+            record = attempts.settled(first, self._attempt(record, prepared))
+        else:
+            record = first
         if case.mode is self.target.modes[0]:
             self._plain = {(case, self.fault): record.verdict}
         self._twins.keep(record, self.fault)
         return record
+
+    def _attempt(self, record: Record, prepared: _Prepared) -> Record:
+        record = self._run(record, prepared)
+        return self._explained(record, prepared) if record.verdict in WRONG else record
 
     def _explained(self, record: Record, prepared: _Prepared) -> Record:
         """A record of a wrong result with what running again tells of why; a pass where it was only a toss-up."""
@@ -191,6 +194,8 @@ class JobRunner:
                 "verdict"
             ) != record.verdict:  # what it chose then tells nothing of the result
                 return dataclasses.replace(record, message=f"{record.message}; run again, it {self._end(outcome)}")
+            second = self._ended(record, outcome, record.verdict, outcome.result["message"])
+            record = dataclasses.replace(record, attempts=attempts.told(record, second))
             payload = self._payload(record.case, prepared.checkpoint) | {"watch": folder}
             outcome = self._on_cpu("harness.jobs.reference_job:look_again", record.case, payload)
         return self._looked_at(record, outcome)
@@ -223,7 +228,7 @@ class JobRunner:
             found |= {"worst": _leaf(judged["worst"]), "verdict": Verdict(judged["verdict"])}
             found["message"] = "; ".join(filter(None, told))
         if found.get("verdict") is Verdict.PASS:  # then nobody is to blame
-            found["blame"] = Blame(repeats=blame.repeats)
+            found |= {"blame": Blame(repeats=blame.repeats), "attempts": ""}
         return dataclasses.replace(record, **found, seconds=_sum(record.seconds, outcome.seconds))
 
     def _end(self, outcome: Outcome) -> str:

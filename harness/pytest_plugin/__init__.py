@@ -33,6 +33,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--zoo-resume", metavar="RUN", help="record into this existing run (with --zoo-plan)")
     group.addoption("--zoo-expectations", metavar="PLACE", help="folder of <target>.toml, or a file (default: shipped)")
     group.addoption("--zoo-rerun", action="store_true", help="mark the run as a rerun of a part, not a night")
+    group.addoption("--zoo-one-attempt", action="store_true", help="run no unexpected failure a second time")
     group.addoption("--zoo-fault", metavar="MODULE:NAME", default="", help="break the backend on purpose")
     group.addoption("--zoo-store", metavar="DIR", help="results store (default: $ZOO_STORE or ./zoo-results)")
     group.addoption("--zoo-cache", metavar="DIR", help="cache (default: $ZOO_CACHE or the user's cache folder)")

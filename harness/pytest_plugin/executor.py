@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,10 +25,20 @@ class Executor:
     """Executes cases one after another and records each before the next.
 
     `worker` names this process in records, in its journal and in its announcements; `servers` is the
-    folder in which the workers of a run find the servers they share.
+    folder in which the workers of a run find the servers they share; `again` says which failures are worth a second
+    attempt, see `JobRunner`.
     """
 
-    def __init__(self, target: Target, cache: Path, run: Run, worker: str, fault: str, servers: Path | None) -> None:
+    def __init__(
+        self,
+        target: Target,
+        cache: Path,
+        run: Run,
+        worker: str,
+        fault: str,
+        servers: Path | None,
+        again: Callable[[Record], bool] | None,
+    ) -> None:
         self._target = target
         self._recorded = recorded_target(target.name, fault)
         self._run = run
@@ -36,7 +47,7 @@ class Executor:
         self._journal = run.journal(worker)
         self._described = False
         self._runner: Any = jobs.JobRunner(
-            target, cache, worker=worker, on_stage=self._on_stage, fault=fault, servers=servers
+            target, cache, worker=worker, on_stage=self._on_stage, fault=fault, servers=servers, again=again
         )
 
     def run(self, case: Case) -> Record:

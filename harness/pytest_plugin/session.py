@@ -130,7 +130,10 @@ class ZooSession:
             if self._executor is None:
                 worker = self.config.workerinput["workerid"] if self.is_worker else "main"
                 servers = Path(self.config.workerinput[POINTER]).parent if self.is_worker else None
-                self._executor = Executor(self.target, self.cache, self._opened_run(), worker, self.fault, servers)
+                again = None if self.config.option.zoo_one_attempt else self._unexpected
+                self._executor = Executor(
+                    self.target, self.cache, self._opened_run(), worker, self.fault, servers, again
+                )
             record = self._executor.run(item.case)
         except (StoreError, TargetUnavailable) as error:
             item.session.shouldstop = problem = str(error)
@@ -146,6 +149,12 @@ class ZooSession:
 
             self.run = open_run(self.store, Path(self.config.workerinput[POINTER]).read_text(encoding="utf-8"))
         return self.run
+
+    def _unexpected(self, record: Record) -> bool:
+        from results.expected import Outcome, outcome
+
+        about = self.expectations.about(record.case.id)
+        return outcome(record.verdict, record.stage, about)[0] is not Outcome.EXPECTED
 
     def _conclude(self, item: CaseItem, record: Record) -> None:
         from results.expected import Outcome, outcome

@@ -1,9 +1,9 @@
 """Stands in for the job runner, so that the command line and pytest are tested without a backend.
 
-`ZOO_FAKE` holds JSON that maps globs over case ids to what happens: a verdict's name, `die` (the worker process kills
-itself), `die-once` (the first that comes to it does), `raise` (the job runner breaks), `hang` (until interrupted), or
-`unavailable` under the key `target`. Everything else passes. Loaded as a pytest plugin by name in workers, and as
-`python -m zoo_fakes` in place of `python -m harness.cli`.
+`ZOO_FAKE` holds JSON that maps globs over case ids to what happens: a verdict's name, those of two attempts
+(`CRASH,PASS`), `die` (the worker process kills itself), `die-once` (the first that comes to it does), `raise` (the job
+runner breaks), `hang` (until interrupted), or `unavailable` under the key `target`. Everything else passes. Loaded as a
+pytest plugin by name in workers, and as `python -m zoo_fakes` in place of `python -m harness.cli`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pathlib import Path
 
 from harness import jobs
 from harness.cases import Stage, Verdict
+from harness.jobs import attempts
 from harness.records import Leaf, Record
 from harness.targets.base import TargetUnavailable
 
@@ -28,9 +29,9 @@ HOSTILE = "[bold red]not markup[/] \x1b[31m<script>alert(1)</script> [/nonsense]
 class FakeRunner:
     """Has the shape of `harness.jobs.JobRunner`."""
 
-    def __init__(self, target, cache, *, worker="main", on_stage=None, **_):
+    def __init__(self, target, cache, *, worker="main", on_stage=None, again=None, **_):
         self.facts = None
-        self.target, self.worker, self.on_stage = target, worker, on_stage
+        self.target, self.worker, self.on_stage, self.again = target, worker, on_stage, again
 
     def start(self):
         """Nothing to start."""
@@ -58,7 +59,14 @@ class FakeRunner:
             Path(os.environ["ZOO_FAKE_HANGING"]).touch()
             while True:
                 time.sleep(0.05)
-        verdict = Verdict(action)
+        verdict, _, second = action.partition(",")
+        record = self.ended(case, Verdict(verdict))
+        if self.again and record.verdict in attempts.AGAIN and self.again(record):
+            return attempts.settled(record, self.ended(case, Verdict(second or verdict)))
+        return record
+
+    def ended(self, case, verdict):
+        """The record of one attempt."""
         worst = Leaf(
             "logits", verdict, (2, 3), "float32", 6, 1.0, 1e-6, 1e-6, 4e-6, 2e-6, 2e-6, 8e-6, (1, 2), 0.5, 0.4, 0.4
         )
