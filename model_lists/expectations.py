@@ -28,7 +28,7 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import translate
-from itertools import combinations
+from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -192,7 +192,7 @@ def parse(
     on = today or datetime.datetime.now(datetime.UTC).date()
     entries = tuple(
         _expectation(table, path, lines[:end], start, known, on)
-        for start, end, table in zip(starts, [*starts[1:], len(lines)], document.get("expect", []), strict=True)
+        for (start, end), table in zip(pairwise([*starts, len(lines)]), document.get("expect", []), strict=True)
     )
     for one, other in combinations(entries, 2):
         if one.within(other) and (not other.versions or other.versions == one.versions):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from harness.cli import coverage, dashboard, diff, doctor, list_, liveness, plan, rerun, run, show
+from harness.cli import coverage, dashboard, diff, doctor, expect, list_, liveness, plan, rerun, run, show
 
 app = typer.Typer(
     help="Do Hugging Face models give the right numbers on Google TPUs through TorchTPU, and on other backends?",
@@ -23,3 +23,4 @@ app.command("diff")(diff.diff)
 app.command("dashboard")(dashboard.dashboard)
 app.command("coverage")(coverage.coverage)
 app.command("liveness")(liveness.liveness)
+app.add_typer(expect.app, name="expect")

@@ -32,6 +32,7 @@ _EVIDENCE = (
     ("flips", "toss-ups chosen otherwise"),
     ("evidence", "evidence"),
     ("twin_of", "ran in its stead"),
+    ("attempts", "attempts"),
     ("signal", "signal"),
     ("exit_code", "exit code"),
     ("wall_seconds", "seconds"),
@@ -44,8 +45,12 @@ def show(
     what: Annotated[str, typer.Argument(help="Model type, class, Hub id, case id or glob.")],
     lists: options.Lists = None,
     store: options.Store = None,
+    expectations: options.Expectations = None,
 ) -> None:
-    """Show a model's facts, its last results and how to run it again; for a case id, the evidence too."""
+    """Show a model's facts, what it is known to fail in, its last results and how to run it again.
+
+    For a case id, the evidence too.
+    """
     from rich.console import Console
 
     from harness.plan import select
@@ -63,7 +68,9 @@ def show(
         _print_entry(console, entry)
         rows = [row for row in results if row["entry_id"] == entry.id]
         exact = [row for row in rows if row["case_id"] == what]
+        _print_expectations(console, entry, what, expectations)
         _print_results(console, exact or rows, folder)
+        _print_steadiness(console, exact or rows, folder)
         if exact:
             _print_evidence(console, exact[0])
         word = what if what.startswith(f"{entry.id}/") else f"{entry.id}/*"
@@ -104,6 +111,36 @@ def _print_entry(console: Console, entry: Entry) -> None:
         value = getattr(entry, field.name)
         table.add_row(plain(field.name, "dim"), plain("unknown" if value in (None, "") else value))
     console.print(table)
+
+
+def _print_expectations(console: Console, entry: Entry, what: str, place: Path | None) -> None:
+    """What is known about the entry's cases, or about the one that `what` is the id of, on any target."""
+    from itertools import product
+
+    from harness.cases import Case, Dtype, Mode, Profile
+    from harness.cli.expect import files_of, read_file, state
+    from harness.cli.style import plain
+
+    cases = [Case(entry, *rest).id for rest in product(entry.phases, Mode, Dtype, Profile)]
+    cases = [what] if what in cases else cases
+    for target, known in map(read_file, files_of(place)):
+        for one in known:
+            if any(map(one.covers, cases)):
+                text = f"known on {target}: {one.case}  {one.says}  ({state(one)}; {one.where}): {one.reason}"
+                console.print(plain(text, "dim" if one.inert else ""), soft_wrap=True)
+
+
+def _print_steadiness(console: Console, rows: list[dict[str, Any]], store: Path) -> None:
+    from harness.cli.style import plain
+    from results.flakes import steadiness
+
+    for (target, case_id), steady in sorted(steadiness(store, {row["case_id"] for row in rows}).items()):
+        if steady.rate:
+            text = (
+                f"not steady on {target}: FLAKY in {steady.flaky} of {steady.runs} runs, and with the same versions "
+                f"{steady.changes} times another verdict than the run before  {case_id}"
+            )
+            console.print(plain(text, "yellow"), soft_wrap=True)
 
 
 def _print_results(console: Console, rows: list[dict[str, Any]], store: Path) -> None:

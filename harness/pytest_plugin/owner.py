@@ -8,6 +8,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Iterable, Sequence
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +26,11 @@ from harness.scope import never_matching
 from model_lists import DERIVED_TIERS, load_list
 from results import StoreError, create_run, missing, open_run, schema, seal
 from results.baseline import judged
-from results.expected import Outcome, outcome
+from results.expected import outcome
+from results.failures import COLUMNS, as_file, failures
+from results.files import write_atomically
 from results.provenance import collect
+from results.store import read
 
 if TYPE_CHECKING:
     from harness.pytest_plugin.session import ZooSession
@@ -198,10 +202,19 @@ class RunOwner:
             # Whether the run was green is judged by what was expected when it ran, not when somebody asks.
             self.zoo.run.amend({"ended": judged(self.zoo.run, self.zoo.expectations)})
             self.never_matching = self._never_matching()
+            self._write_failures()
         except StoreError as error:
             self.problems.append(f"the run could not be sealed: {error}")
         if (self.missing or self.problems or self.never_matching) and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def _write_failures(self) -> None:
+        """Leave what did not pass beside the results, as a file of expectations. Raises StoreError."""
+        run = self.zoo.run
+        rows = read(run)[0].select(COLUMNS).to_pylist()
+        found = failures(rows, self.zoo.target.modes, date.fromisoformat(run.created_at[:10]))
+        target = recorded_target(self.zoo.target.name, self.zoo.fault)
+        write_atomically(run.path / "failures.toml", as_file(found, target, run.id))
 
     def _never_matching(self) -> tuple[Expectation, ...]:
         """The expectations that speak of nothing, as far as this run can tell. Raises StoreError."""
@@ -232,7 +245,8 @@ class RunOwner:
         if self.zoo.fault:
             lines.append(f"the backend was broken on purpose with {self.zoo.fault}: this says nothing about it")
         for idle in self.never_matching:
-            lines.append(f"{Outcome.NEVER_MATCHING}: {idle.case} ({idle.where}) is no case of these lists")
+            word, _ = outcome(None, None, idle)
+            lines.append(f"{word}: {idle.case} ({idle.where}) is no case of these lists")
         if self.missing:
             lines.append(
                 f"{len(self.missing)} of {len(run.planned)} planned cases have no result"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -33,6 +34,8 @@ def test_a_run_with_a_fault_is_never_taken_for_one_of_the_target(zoo, models, tm
     assert "broken on purpose with json:dumps" in ended.out
     store = tmp_path / "store"
     assert set(load(store).target) == {"cpu.faulty"}
+    (failed,) = store.glob("runs/*/failures.toml")
+    assert 'target = "cpu.faulty"' in failed.read_text()
     settings = provenance_of("latest", store)["settings"]
     assert (settings["target"], settings["fault"]) == ("cpu.faulty", "json:dumps")
     assert "-cpu.faulty-" in list_runs(store)[-1]
@@ -57,12 +60,15 @@ def test_a_run_with_a_fault_goes_on_with_it(zoo, models, tmp_path):
     assert set(load(store).target) == {"cpu.faulty"}
 
 
-def test_an_unexpected_failure_exits_1_and_is_explained_in_one_line(zoo, models):
-    ended = zoo("run", "--list", models, "--target", "cpu", script={"beta/*/compiled/*": "NUMERIC_MISMATCH"})
+def test_an_unexpected_failure_exits_1_is_explained_in_one_line_and_left_as_an_expectation(zoo, models, tmp_path):
+    asked = ("run", "--list", models, "--target", "cpu")
+    ended = zoo(*asked, script={"beta/*/compiled/*": "NUMERIC_MISMATCH"})
     assert ended.code == 1
     why = [line for line in ended.out.splitlines() if line.startswith("NUMERIC_MISMATCH (unexpected)")]
     assert len(why) == 1
     assert f"{BETA}/compiled/float32/padded" in why[0]
+    (failed,) = (tmp_path / "store").glob("runs/*/failures.toml")
+    assert zoo(*asked, "--expectations", failed, script={"beta/*/compiled/*": "NUMERIC_MISMATCH"}).code == 0
 
 
 def test_hostile_text_is_shown_as_it_is_and_never_obeyed(zoo, models):
@@ -129,6 +135,20 @@ def test_contradicting_expectations_are_bad_input(zoo, models, tmp_path):
     assert ended.code == 2
     assert f"ERROR: cpu.toml:7: CRASH for {BETA}/eager/float32/padded contradicts RUN_ERROR (cpu.toml:1)" in ended.err
     assert not (tmp_path / "store" / "runs").exists()
+
+
+def test_pass_after_failure_is_flaky_and_one_attempt_may_be_asked_for(zoo, models, tmp_path):
+    file = known(tmp_path, ("alpha/*", "CRASH", ""))
+    script = {"beta/*/eager/*": "CRASH,PASS", "alpha/*": "CRASH,PASS", "gamma/*": "TIMEOUT,CRASH"}
+    asked = ("run", "--list", models, "--target", "cpu", "--mode", "eager", "--expectations", file)
+    assert zoo(*asked, script=script).code == 1
+    rows = load(tmp_path / "store", "latest").set_index("model_type")
+    assert dict(rows.verdict) == {"alpha": "CRASH", "beta": "FLAKY", "gamma": "TIMEOUT"}
+    tried = {name: [one["verdict"] for one in json.loads(text or "[]")] for name, text in rows.attempts.items()}
+    assert tried == {"alpha": [], "beta": ["CRASH", "PASS"], "gamma": ["TIMEOUT", "CRASH"]}, "alpha is expected to"
+    assert "run again, it ended as CRASH" in rows.message["gamma"]
+    zoo(*asked, "--one-attempt", "-k", "beta", script=script)
+    assert list(load(tmp_path / "store", "latest").verdict) == ["CRASH"]
 
 
 def test_nothing_measured_exits_2(zoo, models):
