@@ -47,7 +47,7 @@ class Request:
     expectations: Path | None
     fault: str
     fail_fast: bool
-    one_attempt: bool
+    one_attempt: bool = False
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,8 @@ app = typer.Typer(help="Look at, check and bring up to date what is known to fai
 @app.command("update")
 def update(
     source: Annotated[
-        str, typer.Option("--from", metavar="RUN|FILE", help="A run's id, `latest`, or a run's failures.toml.")
+        str,
+        typer.Option("--from", metavar="RUN|FILE", help="A run (id, `latest`, a day), or its failures.toml."),
     ],
     store: options.Store = None,
     expectations: options.Expectations = None,
@@ -162,16 +163,16 @@ def _text(path: Path) -> str:
         raise ExpectationError(f"{path}: cannot be read: {error}") from error
 
 
-def _from_run(store: Path, run_id: str) -> tuple[str, Callable[[str, Path], str]]:
+def _from_run(store: Path, word: str) -> tuple[str, Callable[[str, Path], str]]:
     """The target of a run, and what turns the text of its file of expectations into that after the run."""
     from harness.targets import resolve
     from harness.versions import PACKAGES
     from model_lists.expectations import ExpectationError, parse
-    from results import open_run
+    from results.baseline import find_run
     from results.failures import COLUMNS, brought_up_to_date
     from results.store import read
 
-    run = open_run(store, run_id)
+    run = find_run(store, word)
     facts = run.provenance
     settings = facts.get("settings", {})
     if settings.get("fault"):
