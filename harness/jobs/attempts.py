@@ -51,3 +51,9 @@ def settled(first: Record, second: Record) -> Record:
         return dataclasses.replace(first, attempts=both)
     message = f"{first.message}; run again, it ended as {second.verdict} in {second.stage}: {second.message}"
     return dataclasses.replace(first, message=message, attempts=both)
+
+
+def repeated(taken: Record, again: Record) -> Record:
+    """The record of a case whose first process was taken from it, which says nothing about it, and that ran `again`."""
+    later = json.loads(again.attempts) if again.attempts else json.loads(told(again))
+    return dataclasses.replace(again, attempts=json.dumps(json.loads(told(taken)) + later))

@@ -61,16 +61,15 @@ def of_death(outcome: Outcome, target: Target | None) -> tuple[Verdict, str]:
         what, verdict = f"stage {stage} exceeded its limit of {outcome.overdue:g} s", Verdict.TIMEOUT
     elif outcome.garbage:
         what, verdict = f"wrote something else than a message in stage {stage}: {outcome.garbage}", Verdict.EXITED
-    elif outcome.status is None:
-        what, verdict = f"was lost with its server in stage {stage}", Verdict.HARNESS_ERROR
+    elif outcome.taken:
+        how = f"stopped from outside by {outcome.signal}" if outcome.signal else "lost with its server"
+        what, verdict = f"was {how} in stage {stage}", Verdict.HARNESS_ERROR
     elif _HOST_MEMORY.search(outcome.log):
         how = outcome.signal or f"exit code {outcome.exit_code}"
         what, verdict = f"was refused memory by the host, and ended by {how} in stage {stage}", Verdict.OOM_HOST
-    elif outcome.signal == "SIGKILL" and outcome.kernel_kills != 0:
+    elif outcome.signal == "SIGKILL":
         why = "the kernel kills where memory ran out" if outcome.kernel_kills else "for lack of memory, perhaps"
         what, verdict = f"ended by SIGKILL in stage {stage}: {why}", Verdict.OOM_HOST
-    elif outcome.signal in ("SIGKILL", "SIGTERM", "SIGHUP", "SIGINT"):
-        what, verdict = f"was stopped from outside by {outcome.signal} in stage {stage}", Verdict.HARNESS_ERROR
     elif outcome.signal:
         what, verdict = f"killed by {outcome.signal} in stage {stage}", Verdict.CRASH
     else:

@@ -16,7 +16,7 @@ from harness.jobs import attempts, death, device_lock
 from harness.jobs import cache as caches
 from harness.jobs.attempts import WRONG
 from harness.jobs.payload import of_case
-from harness.jobs.supervisor import Child, Limits, Outcome, Server, ServerFailed, supervise
+from harness.jobs.supervisor import Child, JobTaken, Limits, Outcome, Server, ServerFailed, supervise
 from harness.jobs.twins import Twins
 from harness.records import Blame, Counters, Leaf, Record
 from harness.targets.base import Target, TargetUnavailable
@@ -139,10 +139,14 @@ class JobRunner:
             try:
                 self.start()
                 record = self._judged(record)
-            except ServerFailed:  # it died since the last case, which says nothing about this one
+            except ServerFailed as failed:  # which says nothing about this case
                 self.close()
                 self.start()
-                record = self._judged(record)
+                again = self._judged(record)
+                if isinstance(failed, JobTaken):
+                    taken = dataclasses.replace(record, stage=failed.stage, message=str(failed))
+                    again = attempts.repeated(taken, again)
+                record = again
         except device_lock.DeviceBusy as busy:
             record = dataclasses.replace(record, verdict=Verdict.DEVICE_BUSY, message=str(busy))
         except ServerFailed as failed:
@@ -261,7 +265,7 @@ class JobRunner:
             outcome = supervise(model, child, self.limits, Stage.IMPORT, on_stage)
         if outcome.status is None:
             self._drop_model()
-        return outcome
+        return self._own(outcome, self.target)
 
     def _payload(self, case: Case, checkpoint: str) -> dict[str, Any]:
         folder = str(caches.reference_folder(self.cache, case, self.seed))
@@ -324,6 +328,13 @@ class JobRunner:
         if outcome.status is None:
             self._reference_server.close()
             self._reference_server = None
+        return self._own(outcome, None)
+
+    @staticmethod
+    def _own(outcome: Outcome, target: Target | None) -> Outcome:
+        """The outcome of a process that ended as it did by itself. Raises JobTaken of one that did not."""
+        if outcome.taken:
+            raise JobTaken(death.of_death(outcome, target)[1], outcome.stage, outcome.log)
         return outcome
 
     def _model_process(self, case: Case) -> Server | Outcome:

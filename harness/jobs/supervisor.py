@@ -85,9 +85,19 @@ class Outcome:
             return f"signal {number}"
 
     @property
+    def taken(self) -> bool:
+        """Whether it was ended from outside, which says nothing about what it ran: with its server, or by a signal."""
+        if self.result is not None or self.overdue is not None or self.garbage:
+            return False
+        return self.status is None or self.signal in _STOPS or (self.signal == "SIGKILL" and self.kernel_kills == 0)
+
+    @property
     def exit_code(self) -> int | None:
         """Exit code of a process that left by itself."""
         return os.WEXITSTATUS(self.status) if self.status is not None and os.WIFEXITED(self.status) else None
+
+
+_STOPS = ("SIGTERM", "SIGHUP", "SIGINT")
 
 
 class ServerFailed(RuntimeError):
@@ -96,6 +106,14 @@ class ServerFailed(RuntimeError):
     def __init__(self, message: str, *, kind: str = "", log: str = "") -> None:
         super().__init__(message)
         self.kind, self.log = kind, log
+
+
+class JobTaken(ServerFailed):
+    """A job was ended from outside in `stage`, with its server or alone."""
+
+    def __init__(self, message: str, stage: Stage, log: str) -> None:
+        super().__init__(message, log=log)
+        self.stage = stage
 
 
 class Child:

@@ -167,24 +167,27 @@ def _listen(listener: socket.socket, greeting: dict[str, Any]) -> None:
         selector.register(listener, selectors.EVENT_READ)
         selector.register(wake_reader, selectors.EVENT_READ)
         while True:
-            ready = {key.fd for key, _ in selector.select()}
-            if listener.fileno() in ready:
-                owner, _ = listener.accept()
-                owner.setblocking(True)
-                parent, pid = os.getpid(), os.fork()
-                if pid == 0:
-                    selector.close()
-                    for fd in (listener.fileno(), wake_reader, wake_writer):
-                        os.close(fd)
-                    die_with_parent(parent)
-                    _serve_owner(Channel(owner), greeting)
-                branches.add(pid)
-                owner.close()
-            elif wake_reader in ready:
+            selector.select()
+            with contextlib.suppress(BlockingIOError):
                 os.read(wake_reader, 4096)
-                branches.difference_update(pid for pid, _, _ in _ended())
-                if not branches:
-                    return
+            branches.difference_update(pid for pid, _, _ in _ended())
+            try:
+                owner, _ = listener.accept()
+            except BlockingIOError:
+                if branches:
+                    continue
+                listener.close()  # at once: this process takes a while to end, and nobody must join it meanwhile
+                return
+            owner.setblocking(True)
+            parent, pid = os.getpid(), os.fork()
+            if pid == 0:
+                selector.close()
+                for fd in (listener.fileno(), wake_reader, wake_writer):
+                    os.close(fd)
+                die_with_parent(parent)
+                _serve_owner(Channel(owner), greeting)
+            branches.add(pid)
+            owner.close()
 
 
 def _serve_owner(channel: Channel, greeting: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Faults that end the process of a case, at the first attempt only or at each."""
+"""Faults that end the process of a case, or have it killed, at the first attempt only or at each."""
 
 import os
 import signal
@@ -19,6 +19,21 @@ def crashes_at_first():
         os.kill(os.getpid(), signal.SIGSEGV)
 
 
+def is_killed_at_first():
+    if _attempt() == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def is_killed():
+    _attempt()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def loses_its_server_at_first():
+    if _attempt() == 1:
+        os.kill(os.getppid(), signal.SIGKILL)
+
+
 def crashes():
     _attempt()
     os.kill(os.getpid(), signal.SIGSEGV)
@@ -32,5 +47,5 @@ def crashes_then_exits():
 
 def wrong():
     _attempt()
-    original = torch.nn.functional.layer_norm
-    torch.nn.functional.layer_norm = lambda *given, **more: 1.5 * original(*given, **more)
+    original = torch.nn.LayerNorm.forward
+    torch.nn.LayerNorm.forward = lambda norm, x: 1.5 * original(norm, x)
