@@ -141,19 +141,20 @@ def _conduct(
 ) -> tuple[Verdict, str]:
     """Verdict and message on how a result that may be right was come by, from what a repeated call `did`.
 
-    A call that compiled or copied to the host is repeated once more: the first repetition of some calls still compiles
-    (what they wrote in place lies elsewhere then), and a copy must be told from those that the model asks for.
+    A call that compiled is made once more, since the first repetition of some still compiles (what they wrote in place
+    lies elsewhere then). One that copied to the host, or compiled again, is made with its operators watched, to tell
+    which it was and whether the model asks for that.
     """
-    if not did.programs_compiled and (not did.host_reads or mode is Mode.COMPILED):
-        return Verdict.PASS, ""
-    plain = mode is target.modes[0]
-    attribution = Attribution(target.counters, target.synchronize if plain else None)
-    third = repeat(_PLAINLY if mode is Mode.COMPILED else attribution).did
+    compiled = did.programs_compiled and repeat(_PLAINLY).did.programs_compiled
+    plain, eager = mode is target.modes[0], mode is not Mode.COMPILED
+    attribution = Attribution(target.counters, target.synchronize if plain and compiled else None)
+    if eager and (compiled or did.host_reads):
+        repeat(attribution)
     if reads := attribution.reads:
         return Verdict.HOST_FALLBACK, f"copied to the host without need: {_counts(reads)}"
-    if did.programs_compiled and third.programs_compiled:
-        by = f": {_counts(attribution.compiled)}" if plain else ""
-        return Verdict.RECOMPILES, f"{third.programs_compiled} programs compiled in the third identical call{by}"
+    if compiled:
+        by = f": {_counts(attribution.compiled)}" if attribution.compiled else ""
+        return Verdict.RECOMPILES, f"{compiled} programs compiled in the third identical call{by}"
     return Verdict.PASS, ""
 
 
