@@ -1,6 +1,6 @@
 """Which run a word means: an id, the last, the last green one, the one of a day, the one of a version.
 
-A run of a part (`zoo rerun`) or with a fault put in is never meant by such a word where there is any other.
+A run of a part (`zoo rerun`, `--shard`) or with a fault put in is never meant by such a word where there is any other.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from packaging.version import InvalidVersion
 
 from harness.cases import Stage, Verdict
 from harness.records import real_target
+from harness.versions import PACKAGES
 from model_lists.expectations import FOLDER, Expectations, load_expectations
 from results.errors import StoreError
 from results.expected import Outcome, outcome
@@ -109,8 +110,8 @@ def is_emulated(run: Run) -> bool:
 
 
 def is_whole(run: Run) -> bool:
-    """Whether this is neither a rerun of a part nor a run with a fault put in. Raises StoreError."""
-    return not (_settings(run).get("rerun") or _settings(run).get("fault"))
+    """Whether this is neither a rerun, nor a shard, nor a run with a fault put in. Raises StoreError."""
+    return not any(_settings(run).get(name) for name in ("rerun", "shard", "fault"))
 
 
 def judged(run: Run, expectations: Expectations) -> dict[str, int]:
@@ -136,7 +137,20 @@ def is_green(run: Run, folder: Path = FOLDER) -> bool:
         return False
     # Failures first: most runs that are not green are told by one of these.
     rows.sort(key=lambda row: row["verdict"] == Verdict.PASS)
-    return all(_as_expected(rows, load_expectations(real_target(target_of(run)), folder)))
+    return all(_as_expected(rows, expectations_of(run, folder)))
+
+
+def expectations_of(run: Run, folder: Path = FOLDER) -> Expectations:
+    """What `folder` says of a run's target, for the versions that it ran with and the day that it began.
+
+    Raises StoreError and ExpectationError.
+    """
+    packages = dict.fromkeys(PACKAGES) | (run.provenance.get("packages") or {})
+    try:
+        day = date.fromisoformat(run.created_at[:10])
+    except ValueError:
+        day = None
+    return load_expectations(real_target(target_of(run)), folder, installed=packages, today=day)
 
 
 def _as_expected(rows: Iterable[Mapping[str, Any]], known: Expectations) -> Iterator[bool]:

@@ -205,7 +205,7 @@ def read(run: Run, columns: Sequence[str] | None = None) -> tuple[pyarrow.Table,
     wanted = list(columns) if columns is not None else schema.arrow_schema().names
     if is_sealed(run):
         return _read_sealed(run, wanted).select(wanted), []
-    sealed = _read_sealed(run) if (run.path / _SEALED).exists() else None
+    sealed = _read_sealed(run) if sealed_path(run).exists() else None
     journals = _journals(run)
     rows: dict[str, dict[str, Any]] = {}
     if sealed is not None:
@@ -225,9 +225,14 @@ def read(run: Run, columns: Sequence[str] | None = None) -> tuple[pyarrow.Table,
     return pyarrow.Table.from_pylist(ordered, schema=schema.arrow_schema()).select(wanted), problems
 
 
+def sealed_path(run: Run) -> Path:
+    """Where the run's Parquet file is once it is sealed."""
+    return run.path / _SEALED
+
+
 def is_sealed(run: Run) -> bool:
     """Whether the run's Parquet file holds all that its journals do. Raises StoreError."""
-    path = run.path / _SEALED
+    path = sealed_path(run)
     if not path.exists():
         return False
     sizes = _sealed_sizes(run)
@@ -242,7 +247,7 @@ def seal(run: Run) -> Path:
     import pyarrow
     from pyarrow import parquet
 
-    path = run.path / _SEALED
+    path = sealed_path(run)
     if is_sealed(run):
         return path
     # Sizes taken before reading: a line written meanwhile makes the sealed file older than its journal, never newer.
@@ -296,7 +301,7 @@ def _sealed_file(run: Run) -> Iterator[parquet.ParquetFile]:
     import pyarrow
     from pyarrow import parquet
 
-    path = run.path / _SEALED
+    path = sealed_path(run)
     try:
         with parquet.ParquetFile(path) as file:
             journal.check_version(int((file.schema_arrow.metadata or {}).get(_SEALED_SCHEMA, b"0")), path)

@@ -4,7 +4,22 @@ from __future__ import annotations
 
 import typer
 
-from harness.cli import coverage, dashboard, diff, doctor, expect, list_, liveness, plan, rerun, run, show
+from harness.cli import (
+    coverage,
+    dashboard,
+    diff,
+    doctor,
+    expect,
+    export,
+    gc,
+    list_,
+    liveness,
+    plan,
+    rerun,
+    run,
+    show,
+    sql,
+)
 
 app = typer.Typer(
     help="Do Hugging Face models give the right numbers on Google TPUs through TorchTPU, and on other backends?",
@@ -20,6 +35,9 @@ app.command("list")(list_.list_models)
 app.command("show")(show.show)
 app.command("doctor")(doctor.doctor)
 app.command("diff")(diff.diff)
+app.command("export")(export.export)
+app.command("gc")(gc.gc)
+app.command("sql")(sql.sql)
 app.command("dashboard")(dashboard.dashboard)
 app.command("coverage")(coverage.coverage)
 app.command("liveness")(liveness.liveness)

@@ -62,15 +62,15 @@ FailFast = Annotated[bool, typer.Option("--fail-fast", "-x", help="Stop at the f
 Out = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write here (default: standard output).")]
 
 
-def write(text: str, path: Path | None) -> None:
-    """Put text into a file, whole or not at all, or on standard output. Raises StoreError."""
+def write(content: str | bytes, path: Path | None) -> None:
+    """Put text or bytes into a file, whole or not at all, or on standard output. Raises StoreError."""
     from results.files import write_atomically
 
     if path is not None:
-        write_atomically(path.absolute(), text)
+        write_atomically(path.absolute(), content)
         return
     sys.stdout.flush()
-    sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace"))
+    sys.stdout.buffer.write(content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content)
     sys.stdout.buffer.flush()
 
 

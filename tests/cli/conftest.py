@@ -99,6 +99,30 @@ def recorded(tmp_path: Path) -> Callable[[], dict[str, str]]:
     return read
 
 
+@pytest.fixture
+def night(tmp_path: Path) -> Callable[..., str]:
+    """A run of the store, given by what each case's row says beside its id."""
+    import results
+    from results import schema
+
+    def make(
+        cases: dict[str, dict[str, object]], *, target: str = "cpu", planned: tuple[str, ...] = (), **facts
+    ) -> str:
+        given = {"settings": {"target": target}, "packages": {"torch": "2.13.0"}, "emulated": False, **facts}
+        run = results.create_run(tmp_path / "store", given, [*cases, *planned])
+        empty = {column.name: None for column in schema.COLUMNS}
+        with run.journal("gw0") as journal:
+            for case_id, said in cases.items():
+                known = {"run_id": run.id, "schema_version": 1, "case_id": case_id, "stage": "compare"}
+                journal.append(
+                    empty | known | {"target": target, "recorded_at": "2026-11-30", "verdict": "PASS"} | said
+                )
+        results.seal(run)
+        return run.id
+
+    return make
+
+
 def _finish(command: list[str], folder: Path, env: dict[str, str]) -> Ended:
     done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=120)
     return Ended(done.returncode, done.stdout, done.stderr)

@@ -3,37 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 import results
-from results import schema
 
 HOSTILE = "`` | <script>alert(1)</script> [x](http://evil) @everyone \x1b[31m\nsecond line"
-
-
-@pytest.fixture
-def night(tmp_path: Path) -> Callable[..., str]:
-    """A run of the store, given by what each case's row says beside its id."""
-
-    def make(
-        cases: dict[str, dict[str, object]], *, target: str = "cpu", planned: tuple[str, ...] = (), **facts
-    ) -> str:
-        given = {"settings": {"target": target}, "packages": {"torch": "2.13.0"}, "emulated": False, **facts}
-        run = results.create_run(tmp_path / "store", given, [*cases, *planned])
-        empty = {column.name: None for column in schema.COLUMNS}
-        with run.journal("gw0") as journal:
-            for case_id, said in cases.items():
-                known = {"run_id": run.id, "schema_version": 1, "case_id": case_id, "stage": "compare"}
-                journal.append(
-                    empty | known | {"target": target, "recorded_at": "2026-11-30", "verdict": "PASS"} | said
-                )
-        results.seal(run)
-        return run.id
-
-    return make
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import results
 from harness.cases import Verdict
 from model_lists.expectations import load_expectations
 from results import StoreError
-from results.baseline import find_pair, find_run, judged
+from results.baseline import find_pair, find_run, is_green, judged
 
 
 @pytest.fixture
@@ -24,7 +24,10 @@ def night(tmp_path: Path, record):
         planned: tuple[str, ...] = (),
         **facts: object,
     ) -> str:
-        settings = {"target": target, **{name: facts.pop(name) for name in ("rerun", "fault") if name in facts}}
+        settings = {
+            "target": target,
+            **{name: facts.pop(name) for name in ("rerun", "shard", "fault") if name in facts},
+        }
         made = record(target=target, verdict=verdict)
         run = results.create_run(
             tmp_path, {"settings": settings, "emulated": "emulated" in target, **facts}, [made.case.id, *planned]
@@ -59,6 +62,7 @@ def test_reruns_and_faults_are_meant_only_where_there_is_nothing_else(tmp_path: 
     assert words(tmp_path) == tuple(parts)
     whole = [night(), night()]
     night(rerun=True)
+    night(shard="1/2")
     night(target="tpu-emulated.faulty", fault="a:b")
     assert words(tmp_path) == tuple(whole)
 
@@ -144,3 +148,16 @@ def test_a_damaged_run_is_left_out_aloud(tmp_path: Path, night, caplog) -> None:
 def test_an_empty_store_says_so(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="no runs yet"):
         find_pair(tmp_path)
+
+
+def test_expectations_are_those_of_the_run_s_versions_and_day(tmp_path: Path, night) -> None:
+    (tmp_path / "tpu-emulated.toml").write_text(
+        '[[expect]]\ncase = "*"\nverdict = "CRASH"\nreason = "known"\nversions = "torch_tpu<0.3"\n'
+        "added = 2026-01-31\nexpires = 2026-11-29\n"
+    )
+    runs = [
+        night(day, verdict=Verdict.CRASH, packages={"torch_tpu": version})
+        for day, version in (("2026-11-28", "0.2.0"), ("2026-11-28", "0.3.0"), ("2026-11-30", "0.2.0"))
+    ]
+    green = [is_green(find_run(tmp_path, run_id), tmp_path) for run_id in runs]
+    assert green == [True, False, False]
