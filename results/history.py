@@ -34,10 +34,10 @@ class Ended(NamedTuple):
     @property
     def group(self) -> Group:
         """Whom the verdict speaks about; a verdict of a later version, unknown here, says nothing about a model."""
-        return Verdict(self.verdict).group if self.verdict in _VERDICTS else Group.HARNESS
+        return _GROUPS.get(self.verdict, Group.HARNESS)
 
 
-_VERDICTS = frozenset(verdict.value for verdict in Verdict)
+_GROUPS = {verdict.value: verdict.group for verdict in Verdict}
 
 
 @dataclass(frozen=True)
@@ -135,29 +135,33 @@ class Move:
     @property
     def factor(self) -> float:
         """How many times the value before the value is now, neither being less than its floor."""
-        floor = FLOORS[self.quantity]
-        return max(self.after, floor) / max(self.before, floor)
+        return _factor(FLOORS[self.quantity], self.before, self.after)
 
 
 @dataclass(frozen=True)
 class Comparison:
     """Two runs compared.
 
-    `changes` has every case of either run, ordered by what became of it and then by id; `moves` those quantities that
+    `became` has every case of either run, by what became of it and then ordered by id; `moves` those quantities that
     moved by more than the limits, ordered by quantity and by how far. `medians` is the median factor of each quantity
     over all cases in which it could be compared, also where nothing moved. `rebuilt` counts the cases that
     are another job than before (other weights, inputs or class): their verdicts are compared, their numbers are not.
     """
 
-    changes: tuple[Change, ...]
+    became: Mapping[Became, tuple[Change, ...]]
     moves: tuple[Move, ...]
     medians: Mapping[Quantity, float]
     rebuilt: int
     limits: Limits
 
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """Every case of either run, ordered by what became of it and then by id."""
+        return tuple(change for became in Became for change in self.that(became))
+
     def that(self, became: Became) -> tuple[Change, ...]:
         """The cases that this became of."""
-        return tuple(change for change in self.changes if change.became is became)
+        return self.became.get(became, ())
 
     def moved(self, quantity: Quantity) -> tuple[Move, ...]:
         """The moves of a quantity, the farthest first."""
@@ -166,15 +170,13 @@ class Comparison:
     @property
     def counts(self) -> dict[Became, int]:
         """Number of cases for everything that can become of one."""
-        counts = dict.fromkeys(Became, 0)
-        for change in self.changes:
-            counts[change.became] += 1
-        return counts
+        return {became: len(self.that(became)) for became in Became}
 
     @property
     def compared(self) -> int:
         """Number of cases that have a result in both."""
-        return sum(change.before is not None and change.after is not None for change in self.changes)
+        apart = (Became.UNFINISHED, Became.NEW, Became.REMOVED)
+        return sum(count for became, count in self.counts.items() if became not in apart)
 
 
 def side(run: Run) -> Side:
@@ -186,28 +188,34 @@ def side(run: Run) -> Side:
 
 def compare(before: Side, after: Side, limits: Limits = Limits()) -> Comparison:
     """What became of every case of either run, and what moved in those that passed both times."""
-    ids = {*before.planned, *before.ended, *after.planned, *after.ended}
-    order = {became: place for place, became in enumerate(Became)}
-    changes = sorted(
-        (_change(case_id, before, after) for case_id in ids), key=lambda change: (order[change.became], change.case_id)
-    )
-    rebuilt = 0
+    became: dict[Became, list[Change]] = {}
+    for case_id in sorted({*before.planned, *before.ended, *after.planned, *after.ended}):
+        change = _change(case_id, before, after)
+        became.setdefault(change.became, []).append(change)
+    rebuilt = sum(_another_job(change) for changes in became.values() for change in changes)
+    passing = [change for change in became.get(Became.STILL_PASSING, ()) if not _another_job(change)]
     moves: list[Move] = []
-    factors: dict[Quantity, list[float]] = {}
-    for change in changes:
-        if change.before is None or change.after is None:
-            continue
-        if _another_job(change.before, change.after):
-            rebuilt += 1
-        elif change.became is Became.STILL_PASSING:
-            for move in _quantities(change.before, change.after):
-                factors.setdefault(move.quantity, []).append(move.factor)
-                if max(move.factor, 1 / move.factor) >= limits.of(move.quantity):
-                    moves.append(move)
-    quantities = list(Quantity)
-    moves.sort(key=lambda move: (quantities.index(move.quantity), -max(move.factor, 1 / move.factor), move.case_id))
-    medians = {quantity: statistics.median(factors[quantity]) for quantity in quantities if quantity in factors}
-    return Comparison(tuple(changes), tuple(moves), medians, rebuilt, limits)
+    medians: dict[Quantity, float] = {}
+    for quantity in Quantity:
+        measured = [
+            (change.case_id, old, new)
+            for change in passing
+            if (old := getattr(change.before, quantity)) is not None
+            and (new := getattr(change.after, quantity)) is not None
+        ]
+        floor, limit = FLOORS[quantity], limits.of(quantity)
+        factors = [_factor(floor, old, new) for _, old, new in measured]
+        if factors:
+            medians[quantity] = statistics.median(factors)
+        far = [
+            (-max(factor, 1 / factor), Move(quantity, *one))
+            for factor, one in zip(factors, measured, strict=True)
+            if factor >= limit or factor <= 1 / limit
+        ]
+        moves += [move for _, move in sorted(far, key=lambda item: (item[0], item[1].case_id))]
+    return Comparison(
+        {kind: tuple(changes) for kind, changes in became.items()}, tuple(moves), medians, rebuilt, limits
+    )
 
 
 def signature(message: str | None) -> str:
@@ -278,14 +286,12 @@ def _failure(ended: Ended) -> tuple[str | None, ...]:
     return ended.verdict, ended.stage, signature(ended.message)
 
 
-def _another_job(before: Ended, after: Ended) -> bool:
-    return bool(
-        before.structure_sha256 and after.structure_sha256 and before.structure_sha256 != after.structure_sha256
-    )
+def _another_job(change: Change) -> bool:
+    if change.before is None or change.after is None:
+        return False
+    before, after = change.before.structure_sha256, change.after.structure_sha256
+    return bool(before and after and before != after)
 
 
-def _quantities(before: Ended, after: Ended) -> Iterator[Move]:
-    for quantity in Quantity:
-        old, new = getattr(before, quantity), getattr(after, quantity)
-        if old is not None and new is not None:
-            yield Move(quantity, before.case_id, old, new)
+def _factor(floor: float, before: float, after: float) -> float:
+    return max(after, floor) / max(before, floor)
