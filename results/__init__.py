@@ -11,6 +11,7 @@ from results import schema
 from results import store as _store
 from results.errors import DiskFull, StoreError
 from results.journal import Journal
+from results.remote import local_folder
 from results.schema import SCHEMA_VERSION, row
 from results.store import Run, create_run, latest, list_runs, missing, open_run, seal
 from results.surveys import keep_survey, list_surveys, load_survey
@@ -42,8 +43,11 @@ __all__ = [
 
 
 def default_store() -> Path:
-    """The store folder: environment variable ZOO_STORE, else `zoo-results` in the working folder."""
-    return Path(os.environ.get("ZOO_STORE") or "zoo-results")
+    """The store folder: environment variable ZOO_STORE, else `zoo-results` in the working folder.
+
+    Raises StoreError where the variable is a URL.
+    """
+    return local_folder(os.environ.get("ZOO_STORE") or "zoo-results")
 
 
 def columns() -> dict[str, str]:

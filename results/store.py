@@ -30,8 +30,8 @@ _log = logging.getLogger(__name__)
 PLAN_DOCUMENT = "plan.json"
 """File of a run that is a shard: the plan that it is a shard of."""
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-_SEALED = "rows.parquet"
+RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+SEALED = "rows.parquet"
 _SEALED_FROM = b"zoo.journal_sizes"
 _SEALED_SCHEMA = b"zoo.schema_version"
 
@@ -60,7 +60,7 @@ class Run:
 
     def amend(self, facts: Mapping[str, Any]) -> None:
         """Add facts to the provenance, as they become known while the run goes on. Raises StoreError."""
-        with _locked(self.path):
+        with locked(self.path):
             document = _read_json(self.path / "run.json")
             document["provenance"] |= facts
             write_atomically(self.path / "run.json", _pretty(document))
@@ -80,7 +80,7 @@ class Run:
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def locked(folder: Path) -> Iterator[None]:
     """Keep other processes out of the same section for the same folder. Raises StoreError."""
     try:
         handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
@@ -111,14 +111,9 @@ def create_run(
         raise StoreError(f"case {repeated} is planned twice")
     target = _checked(str(provenance.get("settings", {}).get("target") or "run"), "target")
     draft, final = _claim(Path(store), target)
-    document = {
-        "schema_version": schema.SCHEMA_VERSION,
-        "run_id": final.name,
-        "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "provenance": dict(provenance),
-    }
+    created_at = datetime.now(UTC).isoformat(timespec="seconds")
     write_atomically(draft / "plan.txt", "".join(f"{case_id}\n" for case_id in planned))
-    write_atomically(draft / "run.json", _pretty(document))
+    write_atomically(draft / "run.json", describe(final.name, created_at, provenance))
     if plan_document is not None:
         write_atomically(draft / PLAN_DOCUMENT, plan_document)
     try:
@@ -126,6 +121,18 @@ def create_run(
     except OSError as error:
         raise StoreError(f"cannot write the results store {store}: {error.strerror}") from error
     return Run(final.name, final)
+
+
+def describe(run_id: str, created_at: str, provenance: Mapping[str, Any]) -> str:
+    """Text of a run's `run.json`. Raises StoreError where the provenance is not plain JSON."""
+    return _pretty(
+        {
+            "schema_version": schema.SCHEMA_VERSION,
+            "run_id": run_id,
+            "created_at": created_at,
+            "provenance": dict(provenance),
+        }
+    )
 
 
 def _claim(store: Path, target: str) -> tuple[Path, Path]:
@@ -162,8 +169,13 @@ def list_runs(store: Path) -> list[str]:
         return []
     except OSError as error:
         raise StoreError(f"cannot read the results store {store}: {error.strerror}") from error
+    return by_time(names)
+
+
+def by_time(run_ids: Iterable[str]) -> list[str]:
+    """Ids of runs, oldest first."""
     # Second and fraction first: the target between them says nothing about time.
-    return sorted(names, key=lambda name: (name[:16], name[-6:], name))
+    return sorted(run_ids, key=lambda name: (name[:16], name[-6:], name))
 
 
 def open_run(store: Path, run_id: str) -> Run:
@@ -174,7 +186,7 @@ def open_run(store: Path, run_id: str) -> Run:
     if run_id == "latest":
         return latest(store)
     path = Path(store) / "runs" / run_id
-    if not _NAME.fullmatch(run_id) or not path.is_dir():
+    if not RUN_NAME.fullmatch(run_id) or not path.is_dir():
         known = list_runs(store)
         hint = f"it has {len(known)}, the latest is {known[-1]}" if known else "it has no runs yet"
         raise StoreError(f"no run {run_id!r} in {store}: {hint}")
@@ -227,7 +239,7 @@ def read(run: Run, columns: Sequence[str] | None = None) -> tuple[pyarrow.Table,
 
 def sealed_path(run: Run) -> Path:
     """Where the run's Parquet file is once it is sealed."""
-    return run.path / _SEALED
+    return run.path / SEALED
 
 
 def is_sealed(run: Run) -> bool:
@@ -253,12 +265,19 @@ def seal(run: Run) -> Path:
     # Sizes taken before reading: a line written meanwhile makes the sealed file older than its journal, never newer.
     journals = {file.name: size for file, size in _journals(run).items()}
     sizes = (_sealed_sizes(run) if path.exists() else {}) | journals
-    table, _ = read(run)
+    write_rows(path, read(run)[0], sizes)
+    return path
+
+
+def write_rows(path: Path, table: pyarrow.Table, sizes: Mapping[str, int]) -> None:
+    """Write a run's Parquet file, atomically; `sizes` are those of the journals it was made from. Raises StoreError."""
+    import pyarrow
+    from pyarrow import parquet
+
     table = table.replace_schema_metadata({_SEALED_FROM: json.dumps(sizes), _SEALED_SCHEMA: str(schema.SCHEMA_VERSION)})
     sink = pyarrow.BufferOutputStream()
     parquet.write_table(table, sink, compression="zstd")
     write_atomically(path, sink.getvalue())
-    return path
 
 
 def missing(run: Run) -> list[str]:
@@ -339,6 +358,6 @@ def _pretty(document: Mapping[str, Any]) -> str:
 
 
 def _checked(name: str, what: str) -> str:
-    if not _NAME.fullmatch(name):
+    if not RUN_NAME.fullmatch(name):
         raise StoreError(f"{what} {name[:80]!r} cannot name a file: use letters, digits, dot, dash and underscore")
     return name

@@ -14,6 +14,7 @@ from harness.cli import (
     gc,
     list_,
     liveness,
+    merge,
     plan,
     rerun,
     run,
@@ -30,6 +31,7 @@ app = typer.Typer(
 )
 app.command("run")(run.run)
 app.command("plan")(plan.plan)
+app.command("merge")(merge.merge)
 app.command("rerun")(rerun.rerun)
 app.command("list")(list_.list_models)
 app.command("show")(show.show)

@@ -24,6 +24,7 @@ from results import StoreError, default_store
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from harness.cli.progress import Reporter
     from harness.plan.document import PlanDocument
     from harness.plan.sharding import Shard
     from harness.targets.base import Target
@@ -31,7 +32,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Request:
-    """What the user asked for. None means the default."""
+    """What the user asked for. None means the default.
+
+    `url` is where the finished run is copied to, empty where the store lies on this machine.
+    """
 
     lists: tuple[Path, ...]
     target: str
@@ -48,6 +52,7 @@ class Request:
     fault: str
     fail_fast: bool
     one_attempt: bool = False
+    url: str = ""
 
 
 @dataclass(frozen=True)
@@ -130,11 +135,34 @@ def print_plan(plan: Plan) -> None:
 def execute(plan: Plan, *, compare: bool = False) -> int:
     """Run the plan under pytest, report as it goes, and return the exit code.
 
-    With `compare` the last recorded verdict of each case is shown beside the new one.
+    With `compare` the last recorded verdict of each case is shown beside the new one. However the run ended, what it
+    has is then copied to the store that lies elsewhere, if it does. Raises StoreError.
     """
+    from harness.cli.progress import Reporter
+
+    reporter = Reporter(total=len(plan.cases))
+    code = _execute(plan, reporter, compare)
+    made = plan.resume or (reporter.session.run.id if reporter.session and reporter.session.run else "")
+    if plan.request.url and made:
+        _copy(plan, made)
+    return code
+
+
+def _copy(plan: Plan, run_id: str) -> None:
+    from results import open_run
+    from results.remote import push, shown
+
+    try:
+        push(open_run(plan.store, run_id), plan.request.url)
+        print(f"run {run_id} is copied to {shown(plan.request.url)}", file=sys.stderr)
+    except StoreError as error:
+        again = f"`zoo run --resume {run_id}` with the same --store copies it again"
+        raise StoreError(f"{error}; the run is kept in {plan.store}: {again}") from error
+
+
+def _execute(plan: Plan, reporter: Reporter, compare: bool) -> int:
     import pytest
 
-    from harness.cli.progress import Reporter
     from harness.cli.summary import last_verdicts, print_summary
 
     before = last_verdicts(plan.store, plan.cases, plan.target.name) if compare else None
@@ -143,7 +171,6 @@ def execute(plan: Plan, *, compare: bool = False) -> int:
     _require_writable(plan.store, "results store", "--store")
     _require_writable(plan.cache, "cache", "--cache")
     say_what_lacks(plan)
-    reporter = Reporter(total=len(plan.cases))
     with tempfile.TemporaryDirectory(prefix="zoo-") as scratch, _isolated():
         plan_file = Path(scratch) / "plan.txt"
         plan_file.write_text("".join(f"{case.id}\n" for case in plan.cases), encoding="utf-8")

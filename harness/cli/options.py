@@ -10,6 +10,8 @@ from typing import Annotated
 
 import typer
 
+from results.remote import is_url, local_folder, mirror
+
 DEFAULT_TARGET = "tpu"
 
 Lists = Annotated[
@@ -33,7 +35,17 @@ Select = Annotated[
 ]
 Workers = Annotated[int | None, typer.Option("--workers", "-n", min=1, help="Side by side (default: cores).")]
 Store = Annotated[
-    Path | None, typer.Option("--store", metavar="DIR", help="Results store (default: $ZOO_STORE or ./zoo-results).")
+    Path | None,
+    typer.Option(
+        "--store",
+        metavar="DIR",
+        parser=local_folder,
+        help="Results store (default: $ZOO_STORE or ./zoo-results).",
+    ),
+]
+StoreAnywhere = Annotated[
+    str | None,
+    typer.Option("--store", metavar="DIR|URL", help="Results store (default: $ZOO_STORE or ./zoo-results)."),
 ]
 Cache = Annotated[
     Path | None, typer.Option("--cache", metavar="DIR", help="Cache (default: $ZOO_CACHE or the user's cache folder).")
@@ -77,6 +89,16 @@ def write(content: str | bytes, path: Path | None) -> None:
 def cores() -> int:
     """Cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def here(store: str | None, cache: Path | None) -> tuple[Path | None, str]:
+    """The folder in which a store's runs are made on this machine, and its URL; None for the default, "" for no URL."""
+    from harness.pytest_plugin.settings import default_cache
+
+    named = store or os.environ.get("ZOO_STORE") or ""
+    if is_url(named):
+        return mirror(named, Path(cache or default_cache()).absolute()), named
+    return Path(store) if store else None, ""
 
 
 def list_paths(

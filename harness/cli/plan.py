@@ -26,7 +26,7 @@ def plan(
     dtypes: options.Dtypes = None,
     profiles: options.Profiles = None,
     select: options.Select = None,
-    store: options.Store = None,
+    store: options.StoreAnywhere = None,
     cache: options.Cache = None,
     shards: Annotated[int, typer.Option("--shards", min=1, max=10_000, help="Number of machines.")] = 1,
     workers: Annotated[int, typer.Option("--workers", "-n", min=1, help="Side by side on each machine.")] = 1,
@@ -43,7 +43,12 @@ def plan(
     from harness.cli import drive, planning
     from harness.plan.document import dumps
     from results.files import write_atomically
+    from results.learned import RECENT_RUNS
+    from results.remote import pull
 
+    folder, url = options.here(store, cache)
+    if url:
+        pull(url, folder, newest=RECENT_RUNS)
     request = drive.Request(
         lists=options.list_paths(lists, tier=tier, words=select or (), cache=cache),
         target=target,
@@ -54,7 +59,7 @@ def plan(
         tier=tier or (None if lists else "smoke"),
         words=select or [],
         workers=workers,
-        store=store,
+        store=folder,
         cache=cache,
         expectations=None,
         fault="",

@@ -20,7 +20,7 @@ def run(
     profiles: options.Profiles = None,
     select: options.Select = None,
     workers: options.Workers = None,
-    store: options.Store = None,
+    store: options.StoreAnywhere = None,
     cache: options.Cache = None,
     expectations: options.Expectations = None,
     fault: options.Fault = "",
@@ -46,6 +46,8 @@ def run(
     from harness.cli import drive, planning
     from harness.plan import PlanError
     from harness.plan.sharding import Shard, parse_shard
+    from results.learned import RECENT_RUNS
+    from results.remote import pull
 
     asked_shard = parse_shard(shard) if shard is not None else None
     if resume and (asked_shard or plan_file or budget):
@@ -57,6 +59,11 @@ def run(
             raise PlanError("--plan says what is run: of the options that choose cases, give it --shard alone")
         lists = lists or list(document.lists)
         target = document.target if target == options.DEFAULT_TARGET else target
+    folder, url = options.here(store, cache)
+    if url and resume:
+        pull(url, folder, newest=1, wanted=lambda run_id: resume in (run_id, "latest"))
+    elif url and not document and (asked_shard or budget):
+        pull(url, folder, newest=RECENT_RUNS)
     request = drive.Request(
         lists=options.list_paths(lists, tier=tier, words=select or (), cache=cache),
         target=target,
@@ -67,7 +74,8 @@ def run(
         tier=tier or (None if lists or resume else "smoke"),
         words=select or [],
         workers=workers,
-        store=store,
+        store=folder,
+        url=url,
         cache=cache,
         expectations=expectations,
         fault=fault,

@@ -1,0 +1,72 @@
+"""`zoo merge` from the outside, on folders and on stores that lie elsewhere."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from results import latest, list_runs, load
+
+RUN = ("run", "--list", "models.csv", "--target", "cpu", "--workers", 1)
+PLAN = ("plan", "--list", "models.csv", "--target", "cpu", "--shards", 2, "--out")
+
+
+def test_shards_elsewhere_become_one_run_elsewhere(zoo, models, tmp_path):
+    zoo(*PLAN, "plan.json")
+    urls = [f"file://{tmp_path}/shard{number}" for number in (1, 2)]
+    for number, url in enumerate(urls, start=1):
+        ended = zoo("run", "--plan", "plan.json", "--shard", f"{number}/2", "--store", url, "--workers", 1)
+        assert ended.code == 0, ended.both
+        assert f"is copied to {url}" in ended.err
+    into = f"file://{tmp_path}/whole"
+    ended = zoo("merge", urls[1], "--into", into)
+    assert ended.code == 1
+    assert "1 of 2 shards" in ended.out
+    assert "missing shards: 1/2" in ended.out
+    planned = json.loads((tmp_path / "plan.json").read_text())
+    lacking = [case["case"] for case in planned["cases"] if case["shard"] == 1]
+    assert [line for line in ended.out.splitlines() if line.startswith("  missing ")] == [
+        f"  missing {case_id}" for case_id in lacking
+    ]
+    ended = zoo("merge", *urls, "--into", into, "--plan", "plan.json")
+    assert ended.code == 0, ended.both
+    assert "2 of 2 shards" in ended.out
+    assert "6 of 6 cases" in ended.out
+    assert len(list_runs(tmp_path / "whole")) == 1
+    assert list(load(tmp_path / "whole").case_id) == latest(tmp_path / "whole").planned
+    assert "as it was" in zoo("merge", *reversed(urls), "--into", into).out
+
+
+def test_shards_of_different_plans_are_refused_and_nothing_is_written(zoo, models, tmp_path):
+    for number in (1, 2):
+        zoo(*RUN, "--shard", f"{number}/2", "--mode", ("eager", "compiled")[number - 1], "--store", f"shard{number}")
+    plans = [latest(tmp_path / f"shard{number}").provenance["settings"]["plan_id"][:12] for number in (1, 2)]
+    ended = zoo("merge", "shard1", "shard2", "--into", "whole")
+    assert ended.code == 2
+    assert len(ended.err.strip().splitlines()) == 1
+    assert all(plan in ended.err for plan in plans)
+    assert not (tmp_path / "whole").exists()
+    run = latest(tmp_path / "shard1").path
+    shutil.copy(latest(tmp_path / "shard2").path / "plan.json", run / "plan.json")
+    ended = zoo("merge", "shard1", "--into", "whole")
+    assert ended.code == 2
+    assert "is damaged: it is not plan" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("merge", "absent", "--into", "whole"), "absent: no such store"),
+        (("merge", ".", "--into", "whole"), "nothing to merge"),
+        (("merge", "nope://a", "--into", "whole"), "nope"),
+        (("show", "alpha", "--list", "models.csv", "--store", "s3://a/b"), "s3://a/b is no folder"),
+    ],
+)
+def test_what_cannot_be_merged_exits_2(zoo, models, tmp_path, arguments, said):
+    ended = zoo(*arguments)
+    assert ended.code == 2, ended.both
+    assert said in ended.err
+    assert "Traceback" not in ended.err
+    assert not (tmp_path / "whole").exists()
