@@ -256,8 +256,6 @@ def seal(run: Run) -> Path:
 
     Journals stay. Sealing again without new journal lines changes nothing. Raises StoreError.
     """
-    import pyarrow
-    from pyarrow import parquet
 
     path = sealed_path(run)
     if is_sealed(run):
