@@ -154,3 +154,11 @@ def test_show_says_what_is_known_and_what_is_inert(zoo, run, known, models):
     assert "known on cpu: beta/*/eager/*  CRASH  (in force; cpu.toml:2): known" in shown
     compiled = "beta/BetaForCausalLM/acme/beta/synthetic/forward/compiled/float32/padded"
     assert "known on" not in zoo("show", compiled, "--list", models, "--expectations", file)[1]
+
+
+def test_show_says_how_steady_a_case_is(zoo, run, models, tmp_path):
+    run(beta=Verdict.FLAKY)
+    run()
+    shown = zoo("show", "beta", "--list", models, "--expectations", tmp_path)[1]
+    assert shown.count("not steady on cpu: FLAKY in 1 of 2 runs") == 2, "eager and compiled"
+    assert "not steady" not in zoo("show", "alpha", "--list", models, "--expectations", tmp_path)[1]
