@@ -115,6 +115,7 @@ def _write(store: Path, nights: int, cases: int) -> list[results.Run]:
     fails = random.random(cases) < 0.1
     fails[: REGRESSED + MENDED] = np.arange(REGRESSED + MENDED) >= REGRESSED
     base = _night(ids, random)
+    latency = random.lognormal(-3, 1, cases)
     runs = []
     for night in range(nights):
         if night == nights - 1:
@@ -127,7 +128,7 @@ def _write(store: Path, nights: int, cases: int) -> list[results.Run]:
             "group": pa.array(np.where(fails, "backend", "pass")),
             "message": pa.array(np.where(fails, "output logits: error 17 x what is allowed", "")),
             "worst_ratio": pa.array(random.lognormal(-2, 0.3, cases) + 9 * fails),
-            "latency_seconds": pa.array(random.lognormal(-3, 1, cases)),
+            "latency_seconds": pa.array(latency * random.lognormal(0, 0.1, cases)),
         }
         known = schema.arrow_schema()
         table = pa.Table.from_arrays([columns[field.name].cast(field.type) for field in known], schema=known)
