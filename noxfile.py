@@ -7,6 +7,7 @@ it at the versions of constraints.txt: torch alone is too large to keep once per
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import nox
 
@@ -20,22 +21,23 @@ def _install(session: nox.Session) -> None:
     _python(session, "-m", "pip", "install", "--quiet", "-c", "constraints.txt", "-e", ".[dev]")
 
 
-def _python(session: nox.Session, *arguments: str) -> None:
-    session.run(sys.executable, *arguments, external=True)
+def _python(session: nox.Session, *arguments: str, **options: Any) -> None:
+    session.run(sys.executable, *arguments, external=True, **options)
 
 
-def _zoo(session: nox.Session, *arguments: str) -> None:
-    _python(session, "-m", "harness.cli", *arguments)
+def _zoo(session: nox.Session, *arguments: str, **options: Any) -> None:
+    _python(session, "-m", "harness.cli", *arguments, **options)
 
 
 @nox.session
 def nightly(session: nox.Session) -> None:
-    """The main job: run the smoke tier (`-- OPTIONS` go to `zoo run` instead), then build the pages."""
+    """The main job: run the smoke tier (`-- OPTIONS` go to `zoo run` instead), compare it, and build the pages."""
     _install(session)
     night = "--tier smoke --target tpu --phase forward --profile padded --profile single"
     try:
         _zoo(session, "run", *(session.posargs or night.split()))
-    finally:  # a red night's pages are wanted all the more
+    finally:  # a red night's pages are wanted all the more; 1: something regressed, 2: there is no earlier night
+        _zoo(session, "diff", success_codes=[0, 1, 2])
         _zoo(session, "dashboard", "--out", "site")
 
 
@@ -97,3 +99,10 @@ def false_alarms(session: nox.Session) -> None:
     """How often is the CPU blamed, eager and compiled, over all that transformers registers? Hours on two cores."""
     _install(session)
     _python(session, "benchmarks/false_alarms.py", *session.posargs)
+
+
+@nox.session
+def kills(session: nox.Session) -> None:
+    """What is lost when a run is killed at a random moment, and resumed? A few minutes (`-- --kills 20`)."""
+    _install(session)
+    _python(session, "benchmarks/random_kills.py", *session.posargs)
