@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 FACTOR = 10.0
 """Times the CPU's noise that an output must change by for a pair to count."""
-EACH = 4
+EACH = 3
 """Architectures under which a fault is tried: as many as it changes something in."""
 FEW, MOST = 6, 12
 """Cases of a lane (a phase in a mode) that are asked at once what they execute; and, but for a strict eager forward

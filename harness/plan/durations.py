@@ -79,7 +79,7 @@ def forecast(cases: Sequence[Case], past: Mapping[str, PastCase]) -> Forecast:
             seconds, basis[case] = median(alike), SAME_MODE
         else:
             seconds, basis[case] = DEFAULT_SECONDS, NOTHING
-        milliseconds[case] = round(seconds * 1000)
+        milliseconds[case] = max(round(seconds * 1000), 1)  # of cases that took nothing any number would fit one shard
     return Forecast(milliseconds, basis)
 
 

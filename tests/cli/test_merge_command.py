@@ -39,6 +39,24 @@ def test_shards_elsewhere_become_one_run_elsewhere(zoo, models, tmp_path):
     assert "as it was" in zoo("merge", *reversed(urls), "--into", into).out
 
 
+def test_a_night_on_many_machines_as_ci_runs_it(zoo, models, tmp_path):
+    def night(number, script):
+        zoo(*PLAN, "plan.json")
+        for shard in (1, 2):
+            asked = ("--plan", "plan.json", "--shard", f"{shard}/2", "--workers", 1)
+            assert zoo("run", *asked, "--store", f"night{number}/{shard}", script=script).code < 2
+        shards = [f"night{number}/{shard}" for shard in (1, 2)]
+        assert zoo("merge", *shards, "--into", "store", "--plan", "plan.json").code == 0
+        return zoo("diff", "--format", "markdown", "--out", "summary.md").code, zoo("run", "--resume", "latest").code
+
+    assert night(1, {}) == (2, 0), "nothing to compare with, and all as expected"
+    assert night(2, {"beta/*/eager/*": "NUMERIC_MISMATCH"}) == (1, 1)
+    assert "beta/BetaForCausalLM" in (tmp_path / "summary.md").read_text()
+    assert zoo("export", "last", "--format", "junit", "--out", "junit.xml").code == 0
+    assert zoo("dashboard", "--out", "site").code == 0
+    assert len(list_runs(tmp_path / "store")) == 2, "nothing ran to find that out"
+
+
 def test_shards_of_different_plans_are_refused_and_nothing_is_written(zoo, models, tmp_path):
     for number in (1, 2):
         zoo(*RUN, "--shard", f"{number}/2", "--mode", ("eager", "compiled")[number - 1], "--store", f"shard{number}")
