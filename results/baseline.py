@@ -74,6 +74,10 @@ def find_run(
     if not whole and not parts and target is None:
         return latest(store)  # raises what says that there is none
     of = f" of target {target}" if target else ""
+    if other is not None and not whole and not parts:
+        raise StoreError(
+            f"nothing to compare with: no run is {word!r} to {other.id}, since {store} has no earlier one{of}"
+        )
     beside = f" beside {other.id}" if other is not None else ""
     raise StoreError(f"no run{of} in {store}{beside} is meant by {word!r}, of {whole or len(parts)} that could be")
 
