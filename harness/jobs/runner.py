@@ -11,11 +11,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from harness.cases import Case, Entry, Evidence, Stage, Verdict
+from harness.cases import Case, Entry, Stage, Verdict
 from harness.jobs import attempts, death, device_lock
 from harness.jobs import cache as caches
 from harness.jobs.attempts import WRONG
 from harness.jobs.payload import of_case
+from harness.jobs.prepared import Prepared
 from harness.jobs.supervisor import Child, JobTaken, Limits, Outcome, Server, ServerFailed, supervise
 from harness.jobs.twins import Twins
 from harness.records import Blame, Counters, Leaf, Record
@@ -67,7 +68,7 @@ class JobRunner:
         self.facts: dict[str, str] | None = None
         self._unavailable: TargetUnavailable | None = None
         self._model: tuple[Entry, Server, Child] | None = None
-        self._references: dict[Path, _Prepared] = {}
+        self._references: dict[Path, Prepared] = {}
         self._plain: dict[tuple[Case, str], Verdict] = {}
 
     def __enter__(self) -> JobRunner:
@@ -181,11 +182,11 @@ class JobRunner:
         self._twins.keep(record, self.fault)
         return record
 
-    def _attempt(self, record: Record, prepared: _Prepared) -> Record:
+    def _attempt(self, record: Record, prepared: Prepared) -> Record:
         record = self._run(record, prepared)
         return self._explained(record, prepared) if record.verdict in WRONG else record
 
-    def _explained(self, record: Record, prepared: _Prepared) -> Record:
+    def _explained(self, record: Record, prepared: Prepared) -> Record:
         """A record of a wrong result with what running again tells of why; a pass where it was only a toss-up."""
         blame = dataclasses.replace(record.blame, pair=self._pair(record, prepared))
         record = dataclasses.replace(record, blame=blame)
@@ -204,7 +205,7 @@ class JobRunner:
             outcome = self._on_cpu("harness.jobs.reference_job:look_again", record.case, payload)
         return self._looked_at(record, outcome)
 
-    def _pair(self, record: Record, prepared: _Prepared) -> str:
+    def _pair(self, record: Record, prepared: Prepared) -> str:
         """The two executions that disagree: the mode and the target's first one, or that one and the CPU."""
         plain = dataclasses.replace(record.case, mode=self.target.modes[0])
         if record.case == plain:
@@ -242,7 +243,7 @@ class JobRunner:
             return f"failed: {death.one_line(error)}"
         return f"ended as {result['verdict']}" if "verdict" in result else death.of_death(outcome, self.target)[1]
 
-    def _run(self, record: Record, prepared: _Prepared) -> Record:
+    def _run(self, record: Record, prepared: Prepared) -> Record:
         model = self._model_process(record.case)
         if isinstance(model, Outcome):
             if error := (model.result or {}).get("error"):
@@ -257,7 +258,7 @@ class JobRunner:
             return self._ended(record, outcome, verdict, death.one_line(error), error["detail"])
         return self._ended(record, outcome, Verdict(outcome.result["verdict"]), outcome.result["message"])
 
-    def _on_target(self, model: Server, case: Case, prepared: _Prepared, watch: str = "") -> Outcome:
+    def _on_target(self, model: Server, case: Case, prepared: Prepared, watch: str = "") -> Outcome:
         payload = self._payload(case, prepared.checkpoint) | {"fault": self.fault, "watch": watch}
         with device_lock.held(self.target, self.cache):
             child = model.fork("harness.jobs.target_job:run", payload)
@@ -293,27 +294,27 @@ class JobRunner:
             blame=Blame(**result.get("blame", {})),
         )
 
-    def _prepared(self, case: Case) -> _Prepared:
+    def _prepared(self, case: Case) -> Prepared:
         """The reference of a case: from this run, from the cache, or computed now."""
         folder = caches.reference_folder(self.cache, case, self.seed)
         if folder in self._references:
             return dataclasses.replace(self._references[folder], seconds={})
         meta = caches.read_meta(folder)
-        prepared = _Prepared.of(meta, cached=True) if meta else self._compute_reference(case, folder)
+        prepared = Prepared.of(meta, cached=True) if meta else self._compute_reference(case, folder)
         self._references = {folder: prepared} if prepared.verdict is None else self._references | {folder: prepared}
         return prepared
 
-    def _compute_reference(self, case: Case, folder: Path) -> _Prepared:
+    def _compute_reference(self, case: Case, folder: Path) -> Prepared:
         checkpoint = caches.checkpoint_folder(self.cache, case.entry, self.seed)
         outcome = self._on_cpu("harness.jobs.reference_job:run", case, self._payload(case, str(checkpoint)))
         if outcome.result is None:
             verdict, message = death.of_death(outcome, None)
-            return _Prepared.failed(verdict, outcome, message)
+            return Prepared.failed(verdict, outcome, message)
         error = outcome.result.get("error")
         if error is not None:
             verdict = death.of_error(error, outcome.stage, None)
-            return _Prepared.failed(verdict, outcome, death.one_line(error), error["detail"])
-        return dataclasses.replace(_Prepared.of(outcome.result["meta"], cached=False), seconds=outcome.seconds)
+            return Prepared.failed(verdict, outcome, death.one_line(error), error["detail"])
+        return dataclasses.replace(Prepared.of(outcome.result["meta"], cached=False), seconds=outcome.seconds)
 
     def _on_cpu(self, job: str, case: Case, payload: dict[str, Any]) -> Outcome:
         """Run a job of `case` in a process that never loads a backend."""
@@ -389,46 +390,6 @@ class JobRunner:
             "TOKENIZERS_PARALLELISM": "false",
             "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
         }
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Prepared:
-    """A case's reference as far as the worker needs to know it: where it is, or why there is none."""
-
-    checkpoint: str = ""
-    facts: dict[str, Any] = dataclasses.field(default_factory=dict)
-    seconds: dict[str, float] = dataclasses.field(default_factory=dict)
-    verdict: Verdict | None = None
-    why: dict[str, Any] = dataclasses.field(default_factory=dict)
-
-    @classmethod
-    def of(cls, meta: dict[str, Any], *, cached: bool) -> _Prepared:
-        facts = {
-            "evidence": Evidence(meta["evidence"]),
-            "synthetic_params": meta["parameters"],
-            "weights_sha256": meta["weights_sha256"],
-            "inputs_sha256": meta["inputs_sha256"],
-            "structure_sha256": meta["structure_sha256"],
-            "truth": meta["truth"],
-            "reference_cached": cached,
-        }
-        if meta["sick"]:
-            verdict, message = meta["sick"]
-            why = {"stage": Stage.REFERENCE, "message": message}
-            return cls(meta["checkpoint"], facts, verdict=Verdict(verdict), why=why)
-        return cls(meta["checkpoint"], facts)
-
-    @classmethod
-    def failed(cls, verdict: Verdict, outcome: Outcome, message: str, detail: str = "") -> _Prepared:
-        why = {
-            "stage": outcome.stage,
-            "message": message,
-            "detail": detail,
-            "log": outcome.log,
-            "signal": outcome.signal,
-            "exit_code": None if detail else outcome.exit_code,
-        }
-        return cls(seconds=outcome.seconds, verdict=verdict, why=why)
 
 
 def probe(target: Target, cache: Path) -> dict[str, str]:
