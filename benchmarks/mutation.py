@@ -7,6 +7,10 @@ change no value at all by their nature (a silent fallback to the CPU), each by h
 
     detection_rate = detected pairs / pairs that count
 
+Where a wrong result is blamed on an operator, that should be the faulty one:
+
+    first_bad_op_share = pairs in which it is / pairs that count, end in a wrong result, and have faulty kernels
+
 Without `--mode`: strict eager, and compiled for the faults of compilers. `--out FILE` keeps a line for each pair;
 what the file has already is not measured again.
 """
@@ -119,7 +123,11 @@ class Laboratory:
         self._runner.fault = row["fault"]
         record = self._runner.run(case)
         self._runner.fault = ""
-        return row | {"verdict": record.verdict, "message": record.message[:300]}
+        return row | {
+            "verdict": record.verdict,
+            "message": record.message[:300],
+            "operator": record.blame.operator,
+        }
 
     def _run(self, case: Case, more: dict[str, Any]) -> Any:
         folder = caches.reference_folder(self._cache, case, 0)
@@ -336,6 +344,15 @@ def _print(faults: dict[str, Fault], cases: list[Case], notes: Notes) -> None:
     counted = [row for (_, name), row in pairs.items() if name in ordinary and _counts(row)]
     below = [row for (_, name), row in pairs.items() if name in ordinary and not _counts(row)]
     _list("not detected", [row for row in counted if not _seen(row)])
+    wrong = {
+        (case, name): row
+        for (case, name), row in pairs.items()
+        if name in ordinary and faults[name].kernels and _counts(row) and row["verdict"] in WRONG
+    }
+    astray = [row for (_, name), row in wrong.items() if not _named(row, faults[name])]
+    print(f"\nanother operator is blamed than the faulty one, or none: {len(astray)}")
+    for row in sorted(astray, key=lambda row: (row["fault"], row["case"])):
+        print(f"  {row['fault']}  {row['case']}: {row['operator'] or 'none'}: {row['message']}")
     _list(f"changes no output by more than {FACTOR:g} times the CPU's noise", below)
     _list("not gone when it was taken out", [row for row in pairs.values() if not row["restored"]])
     sick = [row for case, row in notes.census().items() if row["verdict"] != Verdict.PASS and case in asked]
@@ -352,6 +369,8 @@ def _print(faults: dict[str, Fault], cases: list[Case], notes: Notes) -> None:
     print(f"figure: mutation_pairs_below_noise {len(below)} count")
     if counted:
         print(f"figure: detection_rate {sum(map(_seen, counted)) / len(counted):.4f} ratio")
+    if wrong:
+        print(f"figure: first_bad_op_share {1 - len(astray) / len(wrong):.4f} share")
     print(f"figure: mutation_failing_without_a_fault {len(sick)} count")
 
 
@@ -361,6 +380,16 @@ def _counts(row: dict[str, Any]) -> bool:
 
 def _seen(row: dict[str, Any]) -> bool:
     return row["verdict"] is not None and Verdict(row["verdict"]).group is Group.BACKEND
+
+
+def _named(row: dict[str, Any], fault: Fault) -> bool:
+    return _plain(row["operator"]) in map(_plain, fault.kernels)
+
+
+def _plain(operator: str) -> str:
+    """`add` of `aten.add_.Tensor`, `add.Tensor` and `add_`."""
+    parts = operator.rpartition("::")[2].removeprefix("aten.").split(".")
+    return parts[0].strip("_")
 
 
 def _told(row: dict[str, Any]) -> str:

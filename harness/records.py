@@ -65,13 +65,16 @@ class Blame:
     `pair` names the two executions that disagree, "compiled vs strict-eager" or "strict-eager vs cpu"; empty where
     unknown. `repeats` says that a second run of the target agreed with the first. `precision` is the widest narrower
     type whose products, on CPU, are as far from the truth as the target is; empty where none is. `first` is the path of
-    the first output tensor, in order, that is wrong.
+    the first output tensor, in order, that is wrong. `operator` is the first one that fails by itself, by the name it
+    has in the mode that was searched, and `module` the path of what called it; empty where none was found.
     """
 
     pair: str = ""
     repeats: bool | None = None
     precision: str = ""
     first: str = ""
+    operator: str = ""
+    module: str = ""
 
 
 @dataclass(frozen=True, slots=True)

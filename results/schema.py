@@ -110,6 +110,13 @@ COLUMNS: tuple[Column, ...] = tuple(
             "widest narrower type whose products, on CPU, are as far off; empty if none is",
         ),
         ("blame_first", "string", "blame.first", "first output tensor, in order, that is wrong"),
+        (
+            "blame_operator",
+            "string",
+            "blame.operator",
+            "first operator that fails by itself, empty if none does",
+        ),
+        ("blame_module", "string", "blame.module", "path of the module that called it"),
         ("flips", "int64", "flips", "toss-ups that the target chose otherwise than the CPU"),
         ("seconds_import", "double", "seconds.import", "wall seconds in stage import"),
         ("seconds_fetch", "double", "seconds.fetch", "wall seconds in stage fetch"),

@@ -29,6 +29,8 @@ _EVIDENCE = (
     ("blame_repeats", "repeats"),
     ("blame_precision", "as far off as products of"),
     ("blame_first", "first wrong output"),
+    ("blame_operator", "first wrong operator"),
+    ("blame_module", "called by"),
     ("flips", "toss-ups chosen otherwise"),
     ("evidence", "evidence"),
     ("twin_of", "ran in its stead"),

@@ -87,7 +87,7 @@ class Watching(TorchFunctionMode):
 
     def __torch_function__(self, function: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         result = function(*args, **(kwargs or {}))
-        if (choice := _choice(getattr(function, "__name__", ""), args, kwargs or {}, result)) is not None:
+        if (choice := choice_of(getattr(function, "__name__", ""), args, kwargs or {}, result)) is not None:
             self.picks.append(choice.picked.detach().clone())
             if self.scores is not None:
                 self.scores.append(choice.scores.detach().clone())
@@ -110,7 +110,7 @@ class Forcing(TorchFunctionMode):
 
     def __torch_function__(self, function: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         result = function(*args, **(kwargs or {}))
-        choice = _choice(getattr(function, "__name__", ""), args, kwargs or {}, result)
+        choice = choice_of(getattr(function, "__name__", ""), args, kwargs or {}, result)
         if choice is not None and self._next < len(self._wanted):
             wanted, noise = self._wanted[self._next]
             self._next += 1
@@ -163,8 +163,8 @@ def _as_good(choice: Choice, wanted: torch.Tensor, noise: float, ties: bool) -> 
     return valid & (wanted != choice.picked).any(1) & (apart <= 2 * noise).all(1)
 
 
-def _choice(name: str, args: tuple, kwargs: dict[str, Any], result: Any) -> Choice | None:
-    """What a call chose, None where the function is none that chooses among floating-point scores."""
+def choice_of(name: str, args: tuple, kwargs: dict[str, Any], result: Any) -> Choice | None:
+    """What a call of the function `name` chose; None for one that does not choose among floating-point scores."""
     if name not in _ARGUMENTS or len(args) > len(_ARGUMENTS[name]):
         return None
     given = dict(zip(_ARGUMENTS[name], args, strict=False)) | kwargs
@@ -217,5 +217,5 @@ def _choosing(graph: torch.fx.Graph) -> Iterator[tuple[torch.fx.Node, Choice]]:
         if node.op in ("call_method", "call_function"):
             name = node.target if node.op == "call_method" else getattr(node.target, "__name__", "")
             args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda x: x.meta.get("example_value"))
-            if (choice := _choice(name, args, kwargs, node.meta.get("example_value"))) is not None:
+            if (choice := choice_of(name, args, kwargs, node.meta.get("example_value"))) is not None:
                 yield node, choice

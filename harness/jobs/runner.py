@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.cases import Case, Entry, Stage, Verdict
-from harness.jobs import attempts, death, device_lock
+from harness.jobs import attempts, death, device_lock, trail
 from harness.jobs import cache as caches
 from harness.jobs.attempts import WRONG
 from harness.jobs.payload import of_case
@@ -24,6 +24,8 @@ from harness.targets.base import Target, TargetUnavailable
 
 _SWITCHES = ("TORCH_COMPILE_DISABLE", "TORCHDYNAMO_", "TORCH_COMPILE_BACKEND")
 """Settings with which a compiled mode would compile nothing, or something else."""
+_LOCATED = (*WRONG, Verdict.RUN_ERROR, Verdict.UNSUPPORTED_OP, Verdict.CRASH)
+"""Failures of a run that one operator may be to blame for, and so are sought in it."""
 _SECRETS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_HUB_TOKEN")
 
 
@@ -177,6 +179,8 @@ class JobRunner:
             record = attempts.settled(first, self._attempt(record, prepared))
         else:
             record = first
+        if record.verdict in _LOCATED and record.stage in (Stage.RUN, Stage.COMPARE):
+            record = self._located(record, prepared)
         if case.mode is self.target.modes[0]:
             self._plain = {(case, self.fault): record.verdict}
         self._twins.keep(record, self.fault)
@@ -236,6 +240,32 @@ class JobRunner:
             found |= {"blame": Blame(repeats=blame.repeats), "attempts": ""}
         return dataclasses.replace(record, **found, seconds=_sum(record.seconds, outcome.seconds))
 
+    def _located(self, record: Record, prepared: Prepared) -> Record:
+        """A record of a failure with the operator that fails first, where one alone does."""
+        case = record.case
+        if record.blame.pair == f"{self.target.modes[0]} vs cpu":  # where nothing is fused, and names are ATen's
+            case = dataclasses.replace(case, mode=self.target.modes[0])
+        model = self._model_process(case)
+        if isinstance(model, Outcome):
+            return record
+        with tempfile.TemporaryDirectory(dir=self._servers) as folder:
+            job = "harness.jobs.first_bad_job:run"
+            outcome = self._on_target(model, case, prepared, watch=folder, job=job)
+            operator, module = trail.last(Path(folder))
+        result = outcome.result or {}
+        if result.get("bad"):
+            operator, module = result["bad"][0]["operator"], result["bad"][0]["module"]
+        elif "bad" in result:
+            told = f"none of {result['checked']} operators fails alone"
+            return dataclasses.replace(record, message=f"{record.message}; {told}")
+        elif outcome.stage is not Stage.RUN or not operator:
+            told = f"seeking the operator that fails first {self._end(outcome)}"
+            return dataclasses.replace(record, message=f"{record.message}; {told}")
+        blame = dataclasses.replace(record.blame, operator=operator, module=module)
+        where = f" in {module}" if module else ""
+        message = f"{record.message}; first to fail: {operator}{where}"
+        return dataclasses.replace(record, message=message, blame=blame)
+
     def _end(self, outcome: Outcome) -> str:
         """How a process ended that was to tell more about a wrong result."""
         result = outcome.result or {}
@@ -258,10 +288,17 @@ class JobRunner:
             return self._ended(record, outcome, verdict, death.one_line(error), error["detail"])
         return self._ended(record, outcome, Verdict(outcome.result["verdict"]), outcome.result["message"])
 
-    def _on_target(self, model: Server, case: Case, prepared: Prepared, watch: str = "") -> Outcome:
+    def _on_target(
+        self,
+        model: Server,
+        case: Case,
+        prepared: Prepared,
+        watch: str = "",
+        job: str = "harness.jobs.target_job:run",
+    ) -> Outcome:
         payload = self._payload(case, prepared.checkpoint) | {"fault": self.fault, "watch": watch}
         with device_lock.held(self.target, self.cache):
-            child = model.fork("harness.jobs.target_job:run", payload)
+            child = model.fork(job, payload)
             on_stage = lambda stage: self._on_stage(case, stage)  # noqa: E731
             outcome = supervise(model, child, self.limits, Stage.IMPORT, on_stage)
         if outcome.status is None:

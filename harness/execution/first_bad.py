@@ -1,0 +1,280 @@
+"""Which operator of a run is the first whose result is wrong though what it was given is not.
+
+The CPU repeats each with the target's own arguments. Its result at their dtypes and that in float64 are to the target's
+result what reference and truth are to a model's outputs, so the noise budget is the same. As the arguments are those
+that the target itself came to, an error made earlier is not found again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import fx, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_iter, tree_map
+
+from harness.cases import Verdict
+from harness.execution.choices import choice_of
+from harness.numerics.judge import Leaves, judge
+
+ENOUGH = 3
+"""Different operators that are found wrong before the rest of a run is no longer checked."""
+
+_UNKNOWABLE = ("empty", "as_strided", "resize", "set_")
+"""In the names of operators whose result is not a matter of the values they are given: memory nobody wrote, and
+other views of a storage of which only the values are copied to the CPU."""
+
+Tensors = tuple[torch.Tensor, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BadOperator:
+    """A call of an operator with a wrong result.
+
+    `module` is the path of the model's module that called it, empty for the model itself or where unknown; `call` says
+    how many calls were checked before it, and `why` what is wrong with the result.
+    """
+
+    operator: str
+    module: str
+    call: int
+    why: str
+
+
+@dataclass
+class Findings:
+    """The first wrong call of each operator, in order; `unchecked` counts calls that the CPU could not repeat."""
+
+    bad: list[BadOperator] = field(default_factory=list)
+    checked: int = 0
+    unchecked: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def enough(self) -> bool:
+        """Whether so many are known that there is no need to look for more."""
+        return len(self.bad) >= ENOUGH
+
+    def check(self, operator: str, where: str, repeat: Callable[[Any, Any], Tensors], given: Any, own: Tensors) -> None:
+        """Compare what the target came to with what `repeat(args, kwargs)` does on CPU; `given` are its arguments."""
+        repeated = _tried(repeat, tree_map(_twin, given))
+        if repeated is None:
+            self.unchecked[operator] += 1
+            return
+        exact = _tried(repeat, tree_map(_double, given)) or tuple(x.to(_widest(x.dtype)) for x in repeated)
+        why = _wrong(exact, repeated, own)
+        if why and operator not in {one.operator for one in self.bad}:
+            self.bad.append(BadOperator(operator, where, self.checked, why))
+        self.checked += 1
+
+
+class Checking(TorchDispatchMode):
+    """Checks, while it is entered, every operator that is called, into `findings`.
+
+    `where` says which module is running, `enter` is told each operator, and that, before it is called. Every operator
+    is waited for, so what is wrong only in a program of several is not seen.
+    """
+
+    def __init__(self, findings: Findings, where: Callable[[], str], enter: Callable[[str, str], None]) -> None:
+        super().__init__()
+        self._findings, self._where, self._enter = findings, where, enter
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        self._enter(str(function), self._where())
+        if self._findings.enough or not _knowable(function):
+            return function(*args, **kwargs)
+        given = tree_map(_copied, (args, kwargs))
+        result = function(*args, **kwargs)
+
+        def repeat(args: Any, kwargs: Any) -> Tensors:
+            return _results(function, args, kwargs, function(*args, **kwargs))
+
+        own = _results(function, args, kwargs, result)
+        self._findings.check(str(function), self._where(), repeat, given, own)
+        return result
+
+
+@contextlib.contextmanager
+def running_module(model: nn.Module) -> Iterator[Callable[[], str]]:
+    """While it is entered, the function it gives tells the path of the innermost module of `model` that is running."""
+    running: list[str] = []
+    with contextlib.ExitStack() as stack:
+        for name, module in model.named_modules():
+            entered = module.register_forward_pre_hook(lambda *_, name=name: running.append(name))
+            left = module.register_forward_hook(lambda *_: running.pop() and None, always_call=True)
+            stack.callback(entered.remove)
+            stack.callback(left.remove)
+        yield lambda: running[-1] if running else ""
+
+
+def checked(backend: Callable[..., Any], findings: Findings) -> Callable[..., Any]:
+    """A `torch.compile` backend like `backend` whose programs are checked call by call of their graph.
+
+    A program also returns what each call in it came to, so it is not the program that the backend would make of the
+    graph otherwise: what is wrong only there is not seen. Calls are those that Dynamo captured, of PyTorch's functions.
+    """
+
+    def compile(graph: fx.GraphModule, examples: Any, **options: Any) -> Callable[..., Any]:
+        nodes = list(graph.graph.nodes)
+        output = nodes[-1]
+        returned = tuple(output.args[0])
+        shown = [node for node in nodes if _shows(node)]
+        copies = []
+        for node in shown:
+            with graph.graph.inserting_after(node):  # what is written into it later is no result of this call
+                copies.append(graph.graph.call_method("clone", (node,)))
+        output.args = ((*returned, *copies),)
+        graph.recompile()
+        program = backend(graph, examples, **options)
+
+        def call(*args: Any) -> Any:
+            given = [_copied(arg) for arg in args]
+            results = program(*args)
+            own = dict(zip(shown, map(_copied, results[len(returned) :]), strict=True))
+            _replay(graph, nodes, given, own, findings)
+            return results[: len(returned)]
+
+        return call
+
+    return compile
+
+
+def _shows(node: fx.Node) -> bool:
+    return node.op in ("call_function", "call_method") and isinstance(node.meta.get("example_value"), torch.Tensor)
+
+
+def _replay(
+    graph: fx.GraphModule, nodes: Sequence[fx.Node], given: Sequence[Any], own: dict[fx.Node, Any], findings: Findings
+) -> None:
+    """Check each call of a graph; `own` are the results that the target came to, of calls that return a tensor."""
+    values: dict[fx.Node, Any] = {}
+    inputs = iter(given)
+    for node in nodes[:-1]:
+        if node.op == "placeholder":
+            values[node] = next(inputs)
+            continue
+        if node.op == "get_attr":
+            values[node] = tree_map(_copied, _attribute(graph, node.target))
+            continue
+        arguments = fx.map_arg((node.args, node.kwargs), values.get)
+
+        def repeat(args: Any, kwargs: Any, node: fx.Node = node) -> Tensors:
+            return tuple(x for x in tree_iter(_called(node, args, kwargs)) if isinstance(x, torch.Tensor))
+
+        if node in own and not findings.enough and _repeatable(node):
+            findings.check(_name(node), _module_of(node), repeat, arguments, (own[node],))
+        if node in own:
+            values[node] = own[node]
+        else:  # of several results, or none that is a tensor: later calls are given the CPU's
+            with contextlib.suppress(*_REFUSALS):
+                values[node] = _called(node, *tree_map(_twin, arguments))
+
+
+def _called(node: fx.Node, args: Any, kwargs: Any) -> Any:
+    if node.op == "call_method":
+        return getattr(args[0], node.target)(*args[1:], **kwargs)
+    return node.target(*args, **kwargs)
+
+
+def _attribute(graph: fx.GraphModule, path: str) -> Any:
+    value: Any = graph
+    for name in path.split("."):
+        value = getattr(value, name)
+    return value
+
+
+def _name(node: fx.Node) -> str:
+    return node.target if node.op == "call_method" else getattr(node.target, "__name__", str(node.target))
+
+
+def _repeatable(node: fx.Node) -> bool:
+    return not any(word in _name(node) for word in _UNKNOWABLE)
+
+
+def _module_of(node: fx.Node) -> str:
+    stack = node.meta.get("nn_module_stack") or {}
+    path = str(next(reversed(stack.values()))[0]) if stack else ""
+    return path.removeprefix("L['self']").strip(".")
+
+
+_REFUSALS = (RuntimeError, NotImplementedError, ValueError, TypeError, IndexError, AttributeError, KeyError)
+"""What the CPU raises for want of a kernel, or over arguments it does not take."""
+
+
+def _tried(repeat: Callable[[Any, Any], Tensors], given: Any) -> Tensors | None:
+    try:
+        return repeat(*given)
+    except _REFUSALS:
+        return None
+
+
+def _knowable(function: torch._ops.OpOverload) -> bool:
+    drawn = torch.Tag.nondeterministic_seeded in function.tags
+    return not drawn and not any(word in function.__name__ for word in _UNKNOWABLE)
+
+
+def _copied(x: Any) -> Any:
+    return x.detach().cpu().clone() if isinstance(x, torch.Tensor) else x
+
+
+def _twin(x: Any) -> Any:
+    """An argument for the CPU: a tensor that a call may write into, and no other device."""
+    if isinstance(x, torch.Tensor):
+        return x.clone()
+    return torch.device("cpu") if isinstance(x, torch.device) else x
+
+
+def _double(x: Any) -> Any:
+    """An argument for the CPU in float64, dtypes that are asked for included."""
+    if isinstance(x, torch.Tensor):
+        return x.to(_widest(x.dtype), copy=True)
+    return _widest(x) if isinstance(x, torch.dtype) else _twin(x)
+
+
+def _widest(dtype: torch.dtype) -> torch.dtype:
+    if dtype.is_complex:
+        return torch.complex128
+    return torch.float64 if dtype.is_floating_point else dtype
+
+
+def _results(function: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Tensors:
+    """Tensors on CPU that tell whether an operator did what it should.
+
+    Those that it returned, and those that it wrote into. Of an operator that chooses, the values that it chose: which
+    of equal ones is its own business.
+    """
+    choice = choice_of(function.__name__.partition(".")[0], *tree_map(_copied, (args, kwargs, result)))
+    if choice is not None:
+        return (choice.scores.gather(1, choice.picked),)
+    named = dict(zip((argument.name for argument in function._schema.arguments), args, strict=False)) | kwargs
+    written = [
+        named.get(argument.name)
+        for argument in function._schema.arguments
+        if argument.alias_info is not None and argument.alias_info.is_write
+    ]
+    tensors = [x for x in tree_iter((result, written)) if isinstance(x, torch.Tensor)]
+    if any(x.is_floating_point() for x in tensors):  # indices beside values, as of a pooling, are a choice too
+        tensors = [x for x in tensors if x.is_floating_point() or x.is_complex()]
+    return tuple(map(_copied, tensors))
+
+
+def _wrong(exact: Tensors, repeated: Tensors, own: Tensors) -> str:
+    """Why what the target came to is wrong, empty where it is right.
+
+    Of several results all but the first count only where they have the CPU's shape: kernels keep for the backward
+    pass what suits them.
+    """
+    if not own or len(own) != len(repeated):
+        return ""
+    kept = [n for n, (a, b) in enumerate(zip(repeated, own, strict=True)) if n == 0 or a.shape == b.shape]
+    leaves: list[Leaves] = [{f"result {n}": side[n] for n in kept} for side in (exact, repeated, own)]
+    judged = judge(*leaves)
+    right = (Verdict.PASS, Verdict.WEAK_REFERENCE, Verdict.NONFINITE_REFERENCE)
+    return "" if judged.verdict in right else f"{judged.verdict}: {judged.message}"

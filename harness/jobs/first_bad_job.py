@@ -1,0 +1,68 @@
+"""The process that seeks the first wrong operator of a case on the target."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from harness import models
+from harness.cases import Mode, Stage
+from harness.execution import phases, randomness
+from harness.execution.first_bad import Checking, Findings, checked, running_module
+from harness.execution.generation import Teacher
+from harness.execution.reference import Reference
+from harness.inputs import cast
+from harness.jobs import preload, zygote
+from harness.jobs.cache import INPUTS, REFERENCE
+from harness.jobs.channel import Channel
+from harness.jobs.payload import case_of
+from harness.jobs.report import Report
+from harness.jobs.trail import kept
+
+
+def run(payload: dict[str, Any], channel: Channel) -> None:
+    """Run a case with every operator repeated by the CPU; payload as of `target_job.run`, `watch` for the trail.
+
+    Delivers `bad` (the fields of each BadOperator, in order), `checked` (calls) and `unchecked` (calls by operator).
+    """
+    report = Report(channel)
+    try:
+        report.enter(Stage.IMPORT)
+        if payload["fault"]:
+            zygote.call(payload["fault"])()
+        target, case, folder = preload.loaded(), case_of(payload["case"]), Path(payload["folder"])
+        given = cast(torch.load(folder / INPUTS, weights_only=True), case.dtype)
+        known = Reference.read(folder / REFERENCE)
+        if case.mode is not Mode.COMPILED:
+            randomness.draw_on_cpu(target.device_type)
+        findings = Findings()
+        with target.entered(case.mode):
+            report.enter(Stage.TO_DEVICE)
+            checkpoint = Path(payload["checkpoint"])
+            model = models.load(case.entry, checkpoint, case.dtype, target.device_type, **target.load_options())
+            on_device = phases.moved(given, target.device_type)
+            with contextlib.ExitStack() as stack:
+                runner = model
+                if case.mode is Mode.COMPILED:
+                    report.enter(Stage.COMPILE)
+                    compiler = functools.partial(target.compile, around=functools.partial(_around, findings=findings))
+                    runner = phases.compiled(case.phase, model, compiler)
+                else:
+                    report.enter(Stage.RUN)
+                    where = stack.enter_context(running_module(model))
+                    enter = stack.enter_context(kept(Path(payload["watch"])))
+                    stack.enter_context(Checking(findings, where, enter))
+                phases.run(case.phase, runner, on_device, payload["seed"], teacher=Teacher(known.tokens))
+        report.deliver(**dataclasses.asdict(findings))
+    except BaseException as error:  # noqa: BLE001 - the boundary of a process: an error is a result
+        report.fail(error)
+
+
+def _around(backend: Callable[..., Any], findings: Findings) -> Callable[..., Any]:
+    return checked(randomness.drawn_outside(backend), findings)
