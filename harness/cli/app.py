@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from harness.cli import (
+    clusters,
     coverage,
     dashboard,
     diff,
@@ -37,6 +38,7 @@ app.command("list")(list_.list_models)
 app.command("show")(show.show)
 app.command("doctor")(doctor.doctor)
 app.command("diff")(diff.diff)
+app.command("clusters")(clusters.clusters)
 app.command("export")(export.export)
 app.command("gc")(gc.gc)
 app.command("sql")(sql.sql)

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.cases import Case, Phase
+from harness.cases import Case, Dtype, Mode, Phase, Profile
 from harness.cli import EXIT_INTERRUPTED, EXIT_NOTHING, EXIT_OK, EXIT_UNEXPECTED, options
-from harness.plan import select
+from harness.plan import FIELDS_AFTER_ENTRY, PlanError, from_ids, names_case, select, words_of
 from harness.plan.document import dumps
 from harness.pytest_plugin.settings import Choice, default_cache
 from harness.records import real_target
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from harness.plan.document import PlanDocument
     from harness.plan.sharding import Shard
     from harness.targets.base import Target
+    from results.store import Run
 
 
 @dataclass(frozen=True)
@@ -95,22 +96,57 @@ def without_cases(request: Request) -> Plan:
     )
 
 
+def again(request: Request, cases: Sequence[str], run: Run) -> Plan:
+    """The plan for some cases of a run, of those that the request chooses; what it leaves open is as it was in the run.
+
+    Of cases that are in no list any more the number is told. Raises ListError, UnknownTarget, and PlanError where the
+    request chooses none of the cases.
+    """
+    plan = without_cases(request)
+    request = replace(request, lists=_lists_of(run, request.lists, plan.cache))
+    entries = select((entry for path in request.lists for entry in load_list(path)), tier=request.tier)
+    known = {entry.id for entry in entries}
+    here = [case_id for case_id in cases if case_id.rsplit("/", FIELDS_AFTER_ENTRY)[0] in known]
+    if len(here) < len(cases) and not request.tier:
+        print(f"{len(cases) - len(here)} cases of run {run.id} are of models that no list has", file=sys.stderr)
+    asked = {
+        "phase": words_of("phase", request.phases or (), list(Phase)),
+        "mode": words_of("mode", request.modes or (), list(Mode)),
+        "dtype": words_of("dtype", request.dtypes or (), list(Dtype)),
+        "profile": words_of("profile", request.profiles or (), list(Profile)),
+    }
+    chosen = [
+        case
+        for case in from_ids(here, entries)
+        if all(getattr(case, name) in words for name, words in asked.items())
+        and (not request.words or any(names_case(word, case) for word in request.words))
+    ]
+    if not chosen:
+        raise PlanError(f"none of the cases found in run {run.id} is among those asked for")
+    return replace(plan, request=request, cases=tuple(chosen))
+
+
+def _lists_of(run: Run, lists: tuple[Path, ...], cache: Path) -> tuple[Path, ...]:
+    """The lists, and the derived one where the run's cases came from that."""
+    from harness.derived import derived_list
+
+    if f"{DERIVED_LIST}.csv" in run.provenance.get("lists", {}):
+        return tuple(dict.fromkeys((*lists, derived_list(cache))))
+    return lists
+
+
 def resumed(request: Request, run_id: str) -> Plan:
     """The plan for what a run still lacks, on the run's own target.
 
     Raises what `planned` raises, and StoreError where there is no such run.
     """
-    from harness.derived import derived_list
-    from harness.plan import from_ids
     from harness.targets import resolve
     from results import missing, open_run
 
     store = Path(request.store or default_store()).absolute()
     run = open_run(store, run_id)
     cache = Path(request.cache or default_cache()).absolute()
-    lists = request.lists
-    if f"{DERIVED_LIST}.csv" in run.provenance.get("lists", {}):
-        lists = tuple(dict.fromkeys((*lists, derived_list(cache))))
+    lists = _lists_of(run, request.lists, cache)
     settings = run.provenance.get("settings", {})
     asked_target = real_target(settings.get("target") or request.target)
     entries = select(entry for path in lists for entry in load_list(path))

@@ -116,6 +116,11 @@ def from_ids(ids: Iterable[str], entries: Iterable[Entry]) -> tuple[Case, ...]:
     return tuple(cases)
 
 
+def names_case(word: str, case: Case) -> bool:
+    """Whether a word, as `select` takes it, names a case or its entry."""
+    return _names_entry(word, case.entry) or word == case.id or (_is_glob(word) and fnmatchcase(case.id, word))
+
+
 def lacking(entries: Iterable[Entry], phases: Iterable[Phase]) -> dict[Phase, int]:
     """How many of `entries` do not have a phase, for each of `phases` that some of them lack.
 

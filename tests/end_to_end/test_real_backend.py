@@ -226,20 +226,37 @@ def test_every_phase_is_compiled_where_asked(runner, phase):
 
 
 @pytest.mark.parametrize(
-    ("fault", "mode", "pair"),
+    ("fault", "mode", "pair", "operator"),
     [
-        ("activation_faults:gelu_by_tanh", Mode.STRICT_EAGER, "strict-eager vs cpu"),
-        ("activation_faults:gelu_by_tanh", Mode.DEFER_AND_FUSE, "strict-eager vs cpu"),
-        ("backend_faults:gelu_is_by_tanh_where_compiled", Mode.COMPILED, "compiled vs strict-eager"),
+        ("activation_faults:gelu_by_tanh", Mode.STRICT_EAGER, "strict-eager vs cpu", "aten.gelu.default"),
+        ("activation_faults:gelu_by_tanh", Mode.DEFER_AND_FUSE, "strict-eager vs cpu", "aten.gelu.default"),
+        ("compiler_faults:fused_gelu_by_tanh", Mode.COMPILED, "compiled vs strict-eager", "gelu"),
     ],
 )
-def test_a_mismatch_says_who_disagrees_and_where_first(runner, fault, mode, pair):
+def test_a_mismatch_says_who_disagrees_and_where_first(runner, fault, mode, pair, operator):
     runner.fault = fault
     record = runner.run(case_of("vit", mode))
     runner.fault = ""
     assert record.verdict is Verdict.NUMERIC_MISMATCH, record.message + record.detail
-    assert record.blame == Blame(pair, True, "tensorfloat32", "logits")
+    assert record.blame == Blame(pair, True, "tensorfloat32", "logits", operator, "vit.layers.0.mlp.activation_fn")
+    assert record.message.endswith(f"first to fail: {operator} in vit.layers.0.mlp.activation_fn")
     assert record.flips == 0
+
+
+def test_a_crash_names_the_operator_that_was_running(runner):
+    runner.fault = "backend_faults:gelu_crashes"
+    record = runner.run(case_of("vit", Mode.DEFER_AND_FUSE))
+    runner.fault = ""
+    assert (record.blame.operator, record.blame.module) == ("aten.gelu.default", "vit.layers.0.mlp.activation_fn")
+
+
+def test_no_operator_is_blamed_for_what_each_of_them_does_right(runner):
+    runner.fault = "backend_faults:gelu_is_by_tanh_where_compiled"
+    record = runner.run(case_of("vit", Mode.COMPILED))
+    runner.fault = ""
+    assert record.verdict is Verdict.NUMERIC_MISMATCH
+    assert (record.blame.operator, record.blame.module) == ("", "")
+    assert record.message.endswith("operators fails alone")
 
 
 def test_a_target_that_disagrees_with_itself_is_said_to(runner):
