@@ -20,6 +20,7 @@ from torch.utils._pytree import tree_iter, tree_map
 
 from harness.cases import Verdict
 from harness.execution.choices import choice_of
+from harness.execution.on_cpu import ON_CPU
 from harness.numerics.judge import Leaves, judge
 
 ENOUGH = 3
@@ -75,8 +76,8 @@ class Findings:
 class Checking(TorchDispatchMode):
     """Checks, while it is entered, every operator that is called, into `findings`.
 
-    `where` says which module is running, `enter` is told each operator, and that, before it is called. Every operator
-    is waited for, so what is wrong only in a program of several is not seen.
+    `where` says which module is running; `enter` is told each operator, and that, before it is called, and two empty
+    words when it has returned. Every operator is waited for, so what is wrong only in a program of several is not seen.
     """
 
     def __init__(self, findings: Findings, where: Callable[[], str], enter: Callable[[str, str], None]) -> None:
@@ -87,16 +88,20 @@ class Checking(TorchDispatchMode):
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
+        repeats = _knowable(function, _named(function, args, kwargs)) and not self._findings.enough
+        given = tree_map(_copied, (args, kwargs)) if repeats else None
         self._enter(str(function), self._where())
-        if self._findings.enough or not _knowable(function):
-            return function(*args, **kwargs)
-        given = tree_map(_copied, (args, kwargs))
         result = function(*args, **kwargs)
+        own = _results(function, args, kwargs, result) if repeats else ()
+        self._enter("", "")
+        if not repeats:
+            return result
+
+        on_cpu = ON_CPU.get(function, function)
 
         def repeat(args: Any, kwargs: Any) -> Tensors:
-            return _results(function, args, kwargs, function(*args, **kwargs))
+            return _results(function, args, kwargs, on_cpu(*args, **kwargs))
 
-        own = _results(function, args, kwargs, result)
         self._findings.check(str(function), self._where(), repeat, given, own)
         return result
 
@@ -105,10 +110,14 @@ class Checking(TorchDispatchMode):
 def running_module(model: nn.Module) -> Iterator[Callable[[], str]]:
     """While it is entered, the function it gives tells the path of the innermost module of `model` that is running."""
     running: list[str] = []
+
+    def leave(*_: Any) -> None:
+        running.pop()
+
     with contextlib.ExitStack() as stack:
         for name, module in model.named_modules():
             entered = module.register_forward_pre_hook(lambda *_, name=name: running.append(name))
-            left = module.register_forward_hook(lambda *_: running.pop() and None, always_call=True)
+            left = module.register_forward_hook(leave, always_call=True)
             stack.callback(entered.remove)
             stack.callback(left.remove)
         yield lambda: running[-1] if running else ""
@@ -215,9 +224,17 @@ def _tried(repeat: Callable[[Any, Any], Tensors], given: Any) -> Tensors | None:
         return None
 
 
-def _knowable(function: torch._ops.OpOverload) -> bool:
-    drawn = torch.Tag.nondeterministic_seeded in function.tags
-    return not drawn and not any(word in function.__name__ for word in _UNKNOWABLE)
+def _knowable(function: torch._ops.OpOverload, given: dict[str, Any]) -> bool:
+    """Whether an operator's result is a matter of the values that it is `given`, by name."""
+    draws = torch.Tag.nondeterministic_seeded in function.tags and given.get("dropout_p") != 0
+    return not draws and not any(word in function.__name__ for word in _UNKNOWABLE)
+
+
+def _named(function: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a call by name, those left out with their default."""
+    arguments = function._schema.arguments
+    defaults = {argument.name: argument.default_value for argument in arguments if argument.has_default_value()}
+    return defaults | dict(zip((argument.name for argument in arguments), args, strict=False)) | kwargs
 
 
 def _copied(x: Any) -> Any:
@@ -253,7 +270,7 @@ def _results(function: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dic
     choice = choice_of(function.__name__.partition(".")[0], *tree_map(_copied, (args, kwargs, result)))
     if choice is not None:
         return (choice.scores.gather(1, choice.picked),)
-    named = dict(zip((argument.name for argument in function._schema.arguments), args, strict=False)) | kwargs
+    named = _named(function, args, kwargs)
     written = [
         named.get(argument.name)
         for argument in function._schema.arguments
@@ -268,12 +285,12 @@ def _results(function: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dic
 def _wrong(exact: Tensors, repeated: Tensors, own: Tensors) -> str:
     """Why what the target came to is wrong, empty where it is right.
 
-    Of several results all but the first count only where they have the CPU's shape: kernels keep for the backward
-    pass what suits them.
+    Of several results all but the first count only where the CPU has them, of the same shape: kernels keep for the
+    backward pass what suits them.
     """
-    if not own or len(own) != len(repeated):
+    kept = [n for n, (a, b) in enumerate(zip(repeated, own, strict=False)) if n == 0 or a.shape == b.shape]
+    if not kept:
         return ""
-    kept = [n for n, (a, b) in enumerate(zip(repeated, own, strict=True)) if n == 0 or a.shape == b.shape]
     leaves: list[Leaves] = [{f"result {n}": side[n] for n in kept} for side in (exact, repeated, own)]
     judged = judge(*leaves)
     right = (Verdict.PASS, Verdict.WEAK_REFERENCE, Verdict.NONFINITE_REFERENCE)

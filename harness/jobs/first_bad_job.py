@@ -59,7 +59,8 @@ def run(payload: dict[str, Any], channel: Channel) -> None:
                     enter = stack.enter_context(kept(Path(payload["watch"])))
                     stack.enter_context(Checking(findings, where, enter))
                 phases.run(case.phase, runner, on_device, payload["seed"], teacher=Teacher(known.tokens))
-        report.deliver(**dataclasses.asdict(findings))
+        bad = [dataclasses.asdict(one) for one in findings.bad]
+        report.deliver(bad=bad, checked=findings.checked, unchecked=dict(findings.unchecked))
     except BaseException as error:  # noqa: BLE001 - the boundary of a process: an error is a result
         report.fail(error)
 

@@ -41,10 +41,17 @@ def test_what_is_right_is_not_blamed(dtype):
     assert findings.checked > 10
 
 
-def test_the_module_and_the_operator_that_run_are_told_before_they_do(tmp_path):
+def test_of_an_operator_that_does_not_return_the_trail_tells(tmp_path):
+    class Failing(nn.Module):
+        def forward(self, x):
+            return x.relu().view(3)
+
     with trail.kept(tmp_path) as enter:
-        seen(Small().body, torch.randn(5, 8), enter)
-    assert trail.last(tmp_path) == ("aten.gelu.default", "1")
+        seen(nn.Sequential(nn.Linear(8, 8)), torch.randn(5, 8), enter)
+        assert trail.last(tmp_path) == ("", ""), "all returned"
+        with pytest.raises(RuntimeError, match="invalid for input of size"):
+            seen(nn.Sequential(nn.Linear(8, 8), Failing()), torch.randn(5, 8), enter)
+    assert trail.last(tmp_path) == ("aten.view.default", "1")
     assert trail.last(tmp_path / "nothing") == ("", "")
 
 
@@ -86,7 +93,8 @@ def test_only_the_first_wrong_call_of_an_operator_is_kept_and_enough_ends_the_se
         findings.check(name, "", exact, ((x,), {}), (x,))
     assert [bad.operator for bad in findings.bad] == ["a", "b", "c"]
     assert [bad.call for bad in findings.bad] == [0, 2, 3]
-    assert findings.enough and len(findings.bad) == ENOUGH
+    assert findings.enough
+    assert len(findings.bad) == ENOUGH
 
 
 def wrong_where_compiled(name):
