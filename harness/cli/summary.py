@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.cases import Case, Group, Phase, Stage, Verdict
+from harness.cli import clusters
 from harness.cli.style import plain, verdict_style
 from results import list_runs, open_run
 from results.expected import Outcome, outcome
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from harness.targets.base import Target
 
 _SHOWN = ("case_id", "target", "phase", "mode", "dtype", "verdict", "stage", "message", "worst_ratio", "recorded_at")
+_CAUSES_TOLD = 10
 _MEASURED = (Group.PASS, Group.BACKEND, Group.MODEL)
 
 
@@ -77,6 +79,11 @@ def print_summary(
         line.append_text(plain(row["case_id"]))
         line.append_text(plain(f"  {row['stage']}: {row['message'] or Verdict(row['verdict']).meaning}", "dim"))
         console.print(line, soft_wrap=True)
+    shared = [cause for cause in clusters.of_run(session.run) if len(cause.types) > 1]
+    if shared:
+        console.print("\ncauses that several architectures share (`zoo rerun --cluster ID` runs one's cases again):")
+        for told in clusters.lines(shared, _CAUSES_TOLD):
+            console.print(plain(told), soft_wrap=True)
     for problem in problems:
         console.print(plain(problem, "red"), soft_wrap=True)
     console.print()
