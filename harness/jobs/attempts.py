@@ -35,6 +35,31 @@ AGAIN = frozenset(
 and NONDETERMINISTIC, HOST_FALLBACK and RECOMPILES have been seen in several calls already."""
 
 
+SAME_IN_A_ROW = 10
+"""Failures that came to the same end twice, one after another, until a worker runs none a second time: a backend that
+fails everything shall not cost twice the time."""
+
+
+class Budget:
+    """Second attempts that a worker may still make."""
+
+    def __init__(self) -> None:
+        self._same = 0
+
+    @property
+    def left(self) -> bool:
+        """Whether a failure may run a second time."""
+        return self._same < SAME_IN_A_ROW
+
+    def spend(self, record: Record) -> bool:
+        """Take note of what a case came to; true of the one that used up the budget. A flaky one restores all of it."""
+        ends = [(one["verdict"], one["stage"]) for one in json.loads(record.attempts or "[]")][-2:]
+        if record.twin_of or len(ends) < 2 or record.verdict not in (*AGAIN, Verdict.FLAKY) or not self.left:
+            return False
+        self._same = self._same + 1 if ends[0] == ends[1] else 0
+        return not self.left
+
+
 def told(*attempts: Record) -> str:
     """What attempts came to, in order, as the JSON that a record's `attempts` holds."""
     kept = ({"verdict": one.verdict, "stage": one.stage, "message": one.message} for one in attempts)

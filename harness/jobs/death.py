@@ -41,7 +41,7 @@ _FATAL = re.compile(r"Check failed: .*|terminate called .*|what\(\): .*|Fatal Py
 
 def of_error(error: dict[str, Any], stage: Stage, target: Target | None) -> Verdict:
     """The verdict for an exception that a job reported; `target` is None on the CPU side."""
-    if error["errno"] in (errno.ENOSPC, errno.EDQUOT) or "(os error 28)" in error["detail"]:
+    if error["errno"] in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) or "(os error 28)" in error["detail"]:
         return Verdict.DISK_FULL
     if _HOST_MEMORY.search(error["detail"]):
         return Verdict.OOM_HOST

@@ -13,8 +13,8 @@ from harness.jobs.channel import Channel
 _HARNESS = Path(__file__).parents[1]
 _MISTAKES = (AttributeError, ImportError, ModuleNotFoundError, KeyError, NameError, TypeError)
 
-MESSAGE_CHARACTERS, TEXT_CHARACTERS = 4_000, 16_000
-"""Longest message and longest whole text that travel; head and tail are kept, since both tell."""
+NAME_CHARACTERS, MESSAGE_CHARACTERS, TEXT_CHARACTERS = 200, 4_000, 16_000
+"""Longest name of a type, message and whole text that travel; head and tail are kept, since both tell."""
 
 
 class Report:
@@ -37,13 +37,21 @@ class Report:
         """Deliver an exception as the result."""
         self.deliver(
             error={
-                "type": type(error).__name__,
+                "type": type(error).__name__[:NAME_CHARACTERS],
                 "errno": getattr(error, "errno", None),
                 "ours": _is_ours(error),
-                "message": clipped(str(error) or type(error).__name__, MESSAGE_CHARACTERS),
+                "message": clipped(said(error) or type(error).__name__, MESSAGE_CHARACTERS),
                 "detail": clipped("".join(traceback.format_exception(error))),
             }
         )
+
+
+def said(error: BaseException) -> str:
+    """An exception's text, or that it has none: the code that makes it may be a model's, and fail itself."""
+    try:
+        return str(error)
+    except Exception as another:  # noqa: BLE001 - of a model's own code, which may raise anything
+        return f"its text cannot be made ({type(another).__name__})"
 
 
 def _is_ours(error: BaseException) -> bool:

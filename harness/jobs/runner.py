@@ -96,7 +96,7 @@ class JobRunner:
                 self.target.name,
                 "harness.jobs.preload:target",
                 self.target.name,
-                lambda: self.environment() | self.target.environment(self.cache),
+                lambda: self._environment() | self.target.environment(self.cache),
                 self._servers,
             )
 
@@ -153,7 +153,8 @@ class JobRunner:
         except device_lock.DeviceBusy as busy:
             record = dataclasses.replace(record, verdict=Verdict.DEVICE_BUSY, message=str(busy))
         except ServerFailed as failed:
-            record = dataclasses.replace(record, message=str(failed), log=failed.log)
+            stage = failed.stage if isinstance(failed, JobTaken) else record.stage
+            record = dataclasses.replace(record, stage=stage, message=str(failed), log=failed.log)
             self.close()
         return dataclasses.replace(
             record,
@@ -357,7 +358,7 @@ class JobRunner:
         """Run a job of `case` in a process that never loads a backend."""
         if self._reference_server is None:
             self._reference_server = Server.join(
-                "reference", "harness.jobs.preload:reference", "", self.environment, self._servers
+                "reference", "harness.jobs.preload:reference", "", self._environment, self._servers
             )
             self._reference_server.ready()
         child = self._reference_server.fork(job, payload)
@@ -411,6 +412,12 @@ class JobRunner:
         if self._target_server is None or self._target_server.ended(child, self.limits.of(Stage.IMPORT)) is None:
             child.kill()
         child.close()
+
+    def _environment(self) -> dict[str, str]:
+        """Of this runner's processes: what they leave in their folder for temporary files goes when the run ends."""
+        scratch = self._servers / "tmp"
+        scratch.mkdir(exist_ok=True)
+        return self.environment() | {"TMPDIR": str(scratch)}
 
     @staticmethod
     def environment() -> dict[str, str]:

@@ -254,7 +254,7 @@ def supervise(server: Server, child: Child, limits: Limits, first: Stage, on_sta
             if child.channel not in ready:  # a death notice; what the child sent before it is read first
                 break
             try:
-                message, _ = child.channel.receive()
+                message = _told(child.channel)
             except ChannelClosed:
                 break
             except Garbage as bad:
@@ -264,7 +264,7 @@ def supervise(server: Server, child: Child, limits: Limits, first: Stage, on_sta
             outcome.seconds[outcome.stage] = outcome.seconds.get(outcome.stage, 0.0) + now - entered
             entered = now
             if "stage" in message:
-                outcome.stage = Stage(message["stage"])
+                outcome.stage = message["stage"]
                 on_stage(outcome.stage)
             else:
                 outcome.result = message["result"]
@@ -285,6 +285,17 @@ def supervise(server: Server, child: Child, limits: Limits, first: Stage, on_sta
     finally:
         child.kill()
         child.close()
+
+
+def _told(channel: Channel) -> dict[str, Any]:
+    """The next message of a job: when, and a stage or a result. Raises ChannelClosed, Garbage for anything else."""
+    message, _ = channel.receive()
+    match message:
+        case {"at": int() | float(), "stage": str(stage)} if stage in list(Stage):
+            return message | {"stage": Stage(stage)}
+        case {"at": int() | float(), "result": dict()}:
+            return message
+    raise Garbage(f"{str(message)[:80]!r}")
 
 
 def oom_kills() -> int | None:

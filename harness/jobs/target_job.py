@@ -27,7 +27,7 @@ from harness.jobs import preload, zygote
 from harness.jobs.cache import INPUTS, REFERENCE, RETURNED
 from harness.jobs.channel import Channel
 from harness.jobs.payload import case_of
-from harness.jobs.report import Report, clipped
+from harness.jobs.report import Report, clipped, said
 from harness.numerics.judge import agree, judge
 from harness.records import Blame, Counters
 from harness.targets.base import Target
@@ -41,7 +41,7 @@ def serve_model(payload: dict[str, Any], channel: Channel) -> None:
         models.model_class(case_of(payload["case"]).entry)
     except BaseException as error:  # noqa: BLE001 - the boundary of a process: the owner turns it into a verdict
         traceback.print_exc()
-        channel.send({"failed": {"type": type(error).__name__, "message": clipped(str(error))}})
+        channel.send({"failed": {"type": type(error).__name__, "message": clipped(said(error))}})
         return
     zygote.serve(channel, hello={"told": {}})
 

@@ -29,6 +29,7 @@ import socket
 import sys
 import traceback
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from harness.jobs.channel import Channel, ChannelClosed, Garbage
@@ -36,7 +37,7 @@ from harness.jobs.channel import Channel, ChannelClosed, Garbage
 Call = Callable[[dict[str, Any], Channel], None]
 STACK_SIGNAL = signal.SIGUSR1
 """Sent to a child that overran its limit: it writes the stack of every thread to its log."""
-_PR_SET_PDEATHSIG = 1
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 
 def call(name: str) -> Call:
@@ -48,6 +49,7 @@ def call(name: str) -> Call:
 def serve(channel: Channel, *, hello: dict[str, Any] | None = None) -> None:
     """Fork children on request until the owner closes its end. Never raises for what a child does."""
     children: set[int] = set()
+    _adopt_orphans()
     gc.collect()
     gc.freeze()  # a collection in a child must not touch, and so copy, the pages it shares with us
     wake_reader, wake_writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -63,7 +65,10 @@ def serve(channel: Channel, *, hello: dict[str, Any] | None = None) -> None:
                 for key, _ in selector.select():
                     if key.fd == wake_reader:
                         os.read(wake_reader, 4096)
+                        _kill_orphans(children)
                         for pid, status, usage in _ended():
+                            if pid not in children:
+                                continue
                             children.discard(pid)
                             cpu, peak = usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
                             channel.send({"ended": pid, "status": status, "cpu_seconds": cpu, "peak_bytes": peak})
@@ -90,6 +95,20 @@ def kill(pid: int) -> None:
     for send in (os.killpg, os.kill):
         with contextlib.suppress(ProcessLookupError):
             send(pid, signal.SIGKILL)
+
+
+def _adopt_orphans() -> None:
+    """Become the parent of what a child leaves behind, even where that has left the child's process group (Linux)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def _kill_orphans(children: set[int]) -> None:
+    """Kill what has been adopted, everything that was not forked here; what that leaves behind is next."""
+    with contextlib.suppress(FileNotFoundError):  # a kernel that does not list children
+        for pid in map(int, Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()):
+            if pid not in children:
+                kill(pid)
 
 
 def _ended() -> Iterator[tuple[int, int, resource.struct_rusage]]:
@@ -121,7 +140,7 @@ def _be_child(request: dict[str, Any], parent: int, channel_fd: int, log_fd: int
     except BaseException:  # noqa: BLE001 - the boundary of a process: the owner reads this in the log
         traceback.print_exc()
     finally:
-        with contextlib.suppress(OSError, ValueError):
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, or None
             sys.stdout.flush()
             sys.stderr.flush()
         os._exit(code)

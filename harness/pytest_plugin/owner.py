@@ -19,7 +19,7 @@ from harness.derived import registered_word
 from harness.plan import PlanError, digest, select
 from harness.pytest_plugin import report as text
 from harness.pytest_plugin.collection import CaseItem
-from harness.pytest_plugin.session import POINTER
+from harness.pytest_plugin.session import NOTE, POINTER
 from harness.pytest_plugin.settings import read_plan
 from harness.records import Record, recorded_target
 from harness.scope import never_matching
@@ -48,7 +48,7 @@ class RunOwner:
         self.zoo = zoo
         self.missing: list[str] = []
         self.problems: list[str] = []
-        self.deaths: list[str] = []
+        self.notes: list[str] = []
         self.never_matching: tuple[Expectation, ...] = ()
         self._handoff: Path | None = None
 
@@ -82,7 +82,7 @@ class RunOwner:
 
     def _on_again(self, nodeid: str, node: Any) -> None:
         case = self.zoo.case_of(nodeid)
-        self.deaths.append(
+        self.notes.append(
             f"the worker process {node.gateway.id} died while it ran {case.id if case else nodeid}:"
             " another one ran it again"
         )
@@ -154,6 +154,11 @@ class RunOwner:
             began = f"the fault {known}" if known else "no fault"
             raise StoreError(f"run {run.id} began with {began}: it must go on like that")
         self.zoo.run = run
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Keep what a worker has to say about the run."""
+        if report.when == "call":
+            self.notes += [value for name, value in report.user_properties if name == NOTE]
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_handlecrashitem(self, crashitem: str, report: pytest.TestReport) -> None:
@@ -241,7 +246,7 @@ class RunOwner:
         run = self.zoo.run
         if run is None:
             return []
-        lines = [f"run {run.id} on {self.zoo.target.name}, results in {run.path}", *self.deaths, *self.problems]
+        lines = [f"run {run.id} on {self.zoo.target.name}, results in {run.path}", *self.notes, *self.problems]
         if self.zoo.fault:
             lines.append(f"the backend was broken on purpose with {self.zoo.fault}: this says nothing about it")
         for idle in self.never_matching:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.cases import Case, Group
+from harness.jobs.attempts import SAME_IN_A_ROW, Budget
 from harness.jobs.zygote import die_with_parent
 from harness.plan import PlanError, select
 from harness.pytest_plugin import report as text
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from model_lists.expectations import Expectations
     from results.store import Run
 
+NOTE = "note"
+"""Name of a report's property that holds a line for the summary of the run."""
 POINTER = "zoo_run_pointer"
 """Key of `workerinput` under which a worker finds the path of the file that will hold the run's id."""
 
@@ -48,6 +51,7 @@ class ZooSession:
         self.lists = lists
         self.run: Run | None = None
         self._executor: Executor | None = None
+        self._second_attempts = Budget()
         option = config.option
         self.choice = Choice(
             phases=option.zoo_phase,
@@ -130,7 +134,7 @@ class ZooSession:
             if self._executor is None:
                 worker = self.config.workerinput["workerid"] if self.is_worker else "main"
                 servers = Path(self.config.workerinput[POINTER]).parent if self.is_worker else None
-                again = None if self.config.option.zoo_one_attempt else self._unexpected
+                again = None if self.config.option.zoo_one_attempt else self._worth_another
                 self._executor = Executor(
                     self.target, self.cache, self._opened_run(), worker, self.fault, servers, again
                 )
@@ -139,6 +143,9 @@ class ZooSession:
             item.session.shouldstop = problem = str(error)
             item.user_properties.append(("problem", problem))
         else:
+            if self._second_attempts.spend(record):
+                told = f"worker {record.worker} ran no more failures again: {SAME_IN_A_ROW} had failed alike both times"
+                item.user_properties.append((NOTE, told))
             self._conclude(item, record)
             return
         pytest.fail(problem, pytrace=False)
@@ -149,6 +156,9 @@ class ZooSession:
 
             self.run = open_run(self.store, Path(self.config.workerinput[POINTER]).read_text(encoding="utf-8"))
         return self.run
+
+    def _worth_another(self, record: Record) -> bool:
+        return self._second_attempts.left and self._unexpected(record)
 
     def _unexpected(self, record: Record) -> bool:
         from results.expected import Outcome, outcome

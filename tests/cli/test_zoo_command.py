@@ -151,6 +151,19 @@ def test_pass_after_failure_is_flaky_and_one_attempt_may_be_asked_for(zoo, model
     assert list(load(tmp_path / "store", "latest").verdict) == ["CRASH"]
 
 
+def test_a_backend_that_fails_everything_is_not_run_twice_for_ever(zoo, models, tmp_path):
+    every = ("--mode", "eager", "--mode", "compiled", "--dtype", "float32", "--dtype", "bfloat16")
+    every += ("--profile", "padded", "--profile", "single")
+    asked = ("run", "--list", models, "--target", "cpu", *every, "--workers", "1")
+    ended = zoo(*asked, script={"alpha/*": "CRASH", "beta/*": "RUN_ERROR", "*": "RUN_ERROR"})
+    tried = [len(json.loads(text or "[]")) for text in load(tmp_path / "store", "latest").attempts]
+    assert sorted(tried) == [0] * 14 + [2] * 10
+    assert "ran no more failures again: 10 had failed alike both times" in " ".join(ended.out.split())
+    ended = zoo(*asked, script={"alpha/*/compiled/*": "CRASH,PASS", "*": "RUN_ERROR"})
+    tried = [len(json.loads(text or "[]")) for text in load(tmp_path / "store", "latest").attempts]
+    assert sum(tried) > 2 * 10, "a flaky one shows that second attempts are worth it"
+
+
 def test_nothing_measured_exits_2(zoo, models):
     ended = zoo("run", "--list", models, "--target", "cpu", script={"*": "BACKEND_UNAVAILABLE"})
     assert ended.code == 2

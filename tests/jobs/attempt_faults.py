@@ -1,4 +1,4 @@
-"""Faults that end the process of a case, or have it killed, at the first attempt only or at each."""
+"""Faults that end the process of a case at the first attempt only, or at each."""
 
 import os
 import signal
@@ -17,21 +17,6 @@ def _attempt():
 def crashes_at_first():
     if _attempt() == 1:
         os.kill(os.getpid(), signal.SIGSEGV)
-
-
-def is_killed_at_first():
-    if _attempt() == 1:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-
-def is_killed():
-    _attempt()
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def loses_its_server_at_first():
-    if _attempt() == 1:
-        os.kill(os.getppid(), signal.SIGKILL)
 
 
 def crashes():

@@ -1,9 +1,7 @@
 """Children that misbehave on purpose, forked by the real server and watched by the real supervisor."""
 
-import ctypes
 import os
 import signal
-import sys
 import time
 
 from harness.cases import Stage
@@ -39,40 +37,9 @@ def raises(payload, channel):
         report.fail(error)
 
 
-def leaks_an_exception(payload, channel):
-    raise RuntimeError("nobody caught me")
-
-
-def segfaults(payload, channel):
-    Report(channel).enter(Stage.COMPILE)
-    print("about to touch null", flush=True)
-    ctypes.string_at(0)
-
-
-def aborts(payload, channel):
-    Report(channel).enter(Stage.RUN)
-    os.abort()
-
-
 def killed(payload, channel):
     Report(channel).enter(Stage.RUN)
     os.kill(os.getpid(), signal.SIGKILL)
-
-
-def overflows_the_stack(payload, channel):
-    Report(channel).enter(Stage.RUN)
-    sys.setrecursionlimit(1 << 30)
-
-    class Deep:
-        def __repr__(self):
-            return repr(self)
-
-    repr(Deep())
-
-
-def leaves(payload, channel):
-    Report(channel).enter(Stage.RUN)
-    os._exit(7)
 
 
 def hangs(payload, channel):
@@ -80,56 +47,9 @@ def hangs(payload, channel):
     time.sleep(1000)
 
 
-def ignores_termination(payload, channel):
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
-    hangs(payload, channel)
-
-
 def lingers_after_its_result(payload, channel):
     good(payload, channel)
     time.sleep(1000)
-
-
-def writes_garbage(payload, channel):
-    Report(channel).enter(Stage.RUN)
-    channel.socket.send(b"\x00\xff not json")
-    time.sleep(1000)
-
-
-def closes_its_pipes(payload, channel):
-    Report(channel).enter(Stage.RUN)
-    for fd in (1, 2, channel.fileno()):
-        os.close(fd)
-    time.sleep(1000)
-
-
-def floods_stdout(payload, channel):
-    report = Report(channel)
-    report.enter(Stage.RUN)
-    block = b"\xff\xfe flood \n" * 10_000
-    for _ in range(100):
-        os.write(1, block)
-    report.deliver(value="flooded")
-
-
-def leaves_grandchildren(payload, channel):
-    report = Report(channel)
-    report.enter(Stage.RUN)
-    pid = os.fork()
-    if pid == 0:
-        time.sleep(1000)
-        os._exit(0)
-    report.deliver(value=pid)
-
-
-def exhausts_memory(payload, channel):
-    report = Report(channel)
-    report.enter(Stage.RUN)
-    try:
-        bytearray(1 << 60)
-    except MemoryError as error:
-        report.fail(error)
 
 
 def serves(payload, channel):

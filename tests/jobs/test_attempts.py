@@ -68,19 +68,6 @@ def test_failure_after_failure_keeps_the_first_and_notes_what_differs(run):
     assert "run again, it ended as EXITED in import: " in record.message
 
 
-@pytest.mark.parametrize("fault", ["is_killed_at_first", "loses_its_server_at_first"])
-def test_a_case_whose_process_is_taken_from_it_runs_again_and_says_so(run, fault):
-    record, processes = run(fault, None)
-    assert (record.verdict, processes) == (Verdict.PASS, 2), record.message
-    assert [verdict for verdict, _ in told(record)] == ["HARNESS_ERROR", "PASS"]
-
-
-def test_one_that_is_taken_twice_is_given_up(run):
-    record, processes = run("is_killed", None)
-    assert (record.verdict, processes) == (Verdict.HARNESS_ERROR, 2)
-    assert "was stopped from outside by SIGKILL in stage import" in record.message
-
-
 def test_what_is_expected_or_not_asked_for_runs_once(run):
     for again in (None, lambda record: record.verdict is not Verdict.CRASH):
         record, processes = run("crashes", again)

@@ -75,33 +75,6 @@ def test_an_exception_is_a_result_with_its_text_clipped(server):
 
 
 @pytest.mark.parametrize(
-    ("name", "signal", "code", "verdict", "evidence"),
-    [
-        ("segfaults", "SIGSEGV", None, Verdict.CRASH, "about to touch null"),
-        ("aborts", "SIGABRT", None, Verdict.CRASH, "Abort"),
-        ("killed", "SIGKILL", None, Verdict.HARNESS_ERROR, ""),
-        ("overflows_the_stack", "SIGSEGV", None, Verdict.CRASH, "Segmentation fault"),
-        ("leaves", "", 7, Verdict.EXITED, ""),
-        ("leaks_an_exception", "", 70, Verdict.EXITED, "nobody caught me"),
-        ("hangs", "", None, Verdict.TIMEOUT, "hangs"),
-        ("ignores_termination", "", None, Verdict.TIMEOUT, "hangs"),
-        ("closes_its_pipes", "", None, Verdict.EXITED, ""),
-        ("writes_garbage", "", None, Verdict.EXITED, ""),
-    ],
-)
-def test_every_death_has_a_verdict_with_stage_and_evidence(server, monkeypatch, name, signal, code, verdict, evidence):
-    monkeypatch.setattr("harness.jobs.supervisor.LEAVE_SECONDS", 0.5)
-    outcome, stages = outcome_of(server, name)
-    assert outcome.result is None
-    assert (outcome.signal, outcome.exit_code) == (signal, code)
-    assert evidence in outcome.log
-    found, message = death.of_death(outcome, resolve("cpu"))
-    assert found is verdict
-    assert (stages[-1] if stages else Stage.IMPORT) in message
-    assert outcome_of(server, "good", value=1)[0].result == {"value": 1}, "the next case is served"
-
-
-@pytest.mark.parametrize(
     ("counts", "verdict", "said"),
     [
         ((3, 4), Verdict.OOM_HOST, "the kernel kills where memory ran out"),
@@ -138,28 +111,6 @@ def test_a_result_counts_even_if_its_process_does_not_leave(server, monkeypatch)
     monkeypatch.setattr("harness.jobs.supervisor.LEAVE_SECONDS", 0.3)
     outcome, _ = outcome_of(server, "lingers_after_its_result", value=5)
     assert outcome.result == {"value": 5}
-
-
-def test_a_flood_of_output_costs_neither_the_result_nor_memory(server):
-    outcome, _ = outcome_of(server, "floods_stdout")
-    assert outcome.result == {"value": "flooded"}
-    assert len(outcome.log) < 100_000
-    assert "bytes left out" in outcome.log
-
-
-def test_grandchildren_die_with_their_group(server):
-    outcome, _ = outcome_of(server, "leaves_grandchildren")
-    assert isinstance(outcome.result["value"], int)
-
-
-def test_no_memory_is_the_hosts_failure(server):
-    error = outcome_of(server, "exhausts_memory")[0].result["error"]
-    assert death.of_error(error, Stage.RUN, resolve("cpu")) is Verdict.OOM_HOST
-
-
-def test_a_full_disk_is_the_hosts_failure():
-    error = {"type": "OSError", "errno": 28, "ours": False, "message": "No space left on device", "detail": ""}
-    assert death.of_error(error, Stage.BUILD, None) is Verdict.DISK_FULL
 
 
 def test_a_child_may_serve_and_dies_with_its_server(server):
