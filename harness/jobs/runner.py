@@ -399,7 +399,7 @@ class JobRunner:
                 }
                 outcome.result = {"error": error}
             child.close()
-            return outcome
+            return self._own(outcome, self.target)
         self._model = (case.entry, server, child)
         return server
 

@@ -73,8 +73,8 @@ def _harmless(strike: str, **more) -> Scenario:
     return Scenario(strike, Verdict.PASS, **more)
 
 
-def _taken(strike: str) -> Scenario:
-    return Scenario(strike, Verdict.PASS, attempts=(Verdict.HARNESS_ERROR, Verdict.PASS))
+def _taken(strike: str, **more) -> Scenario:
+    return Scenario(strike, Verdict.PASS, attempts=(Verdict.HARNESS_ERROR, Verdict.PASS), **more)
 
 
 SCENARIOS = (
@@ -127,6 +127,7 @@ SCENARIOS = (
     _of_cpu("fills_the_disk", Stage.BUILD, Verdict.DISK_FULL, said="No space left on device"),
     Scenario("is_killed", Verdict.HARNESS_ERROR, said="was stopped from outside by SIGKILL in stage run"),
     _taken("is_killed_once"),
+    _taken("is_killed_once_as_a_model", stage=Stage.IMPORT, process=MODEL),
     _taken("is_terminated_once"),
     _taken("loses_its_parent_once"),
     _taken("loses_its_server_once"),

@@ -203,6 +203,11 @@ def is_killed_once(channel):
         is_killed(channel)
 
 
+def is_killed_once_as_a_model(channel):
+    if _first_time("model killed"):
+        is_killed(channel)
+
+
 def is_terminated_once(channel):
     if _first_time("process terminated"):
         os.kill(os.getpid(), signal.SIGTERM)
