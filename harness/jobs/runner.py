@@ -17,7 +17,17 @@ from harness.jobs import cache as caches
 from harness.jobs.attempts import WRONG
 from harness.jobs.payload import of_case
 from harness.jobs.prepared import Prepared
-from harness.jobs.supervisor import Child, JobTaken, Limits, Outcome, Server, ServerFailed, supervise
+from harness.jobs.supervisor import (
+    Child,
+    JobTaken,
+    Limits,
+    Outcome,
+    Server,
+    ServerFailed,
+    kills_since,
+    oom_kills,
+    supervise,
+)
 from harness.jobs.twins import Twins
 from harness.records import Blame, Counters, Leaf, Record
 from harness.targets.base import Target, TargetUnavailable
@@ -381,6 +391,7 @@ class JobRunner:
         if self._model is not None and self._model[0] == case.entry:
             return self._model[1]
         self._drop_model()
+        kills = oom_kills()
         child = self._target_server.fork("harness.jobs.target_job:serve_model", {"case": of_case(case)})
         server = Server.adopt(child, "model")
         try:
@@ -389,6 +400,7 @@ class JobRunner:
             child.kill()
             notice = self._target_server.ended(child, self.limits.of(Stage.IMPORT)) or {"status": None}
             outcome = Outcome(Stage.IMPORT, status=notice["status"], log=child.printed())
+            outcome.kernel_kills = kills_since(kills)
             if failed.kind:
                 error = {
                     "type": failed.kind,

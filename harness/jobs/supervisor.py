@@ -280,7 +280,7 @@ def supervise(server: Server, child: Child, limits: Limits, first: Stage, on_sta
             outcome.status = notice["status"]
             outcome.cpu_seconds, outcome.peak_bytes = notice["cpu_seconds"], notice["peak_bytes"]
         outcome.log = child.printed()
-        outcome.kernel_kills = None if kills is None else oom_kills() - kills
+        outcome.kernel_kills = kills_since(kills)
         return outcome
     finally:
         child.kill()
@@ -304,6 +304,11 @@ def oom_kills() -> int | None:
         return int(_OOM_KILLS.search(Path("/proc/vmstat").read_text())[1])
     except (OSError, TypeError):
         return None
+
+
+def kills_since(before: int | None) -> int | None:
+    """How many more there are than when `oom_kills` said `before`; None where it does not say."""
+    return None if before is None else oom_kills() - before
 
 
 _OOM_KILLS = re.compile(r"^oom_kill (\d+)$", re.MULTILINE)
