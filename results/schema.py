@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
     from harness.records import Record
 
 SCHEMA_VERSION = 1
-"""Raised whenever an older reader would misread a row. Added columns do not count: readers take them as unknown."""
+"""Raised whenever an older reader would misread a row, with a step in `results.migration`. Added columns do not count:
+readers take them as unknown."""
 
 MAX_TEXT = 64 * 1024
 """Characters kept of one text: enough for any traceback and log tail, small enough for a page. The middle goes."""
@@ -172,6 +174,14 @@ COLUMNS: tuple[Column, ...] = tuple(
     )
 )
 
+_UNIQUE = {"case_id", "recorded_at", "started_at", "message", "detail", "log"} | {
+    f"{what}_sha256" for what in ("weights", "inputs", "structure")
+}
+"""Texts that are another in most rows."""
+
+_BATCH = 1024
+"""Rows that are turned into columns at once: few enough that a processor's cache holds them."""
+
 _NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _COLUMN_BY_NAME = {column.name: column for column in COLUMNS}
 
@@ -197,15 +207,15 @@ def encode(row: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _spell(value) if isinstance(value, float) else value for name, value in row.items()}
 
 
-def decode(values: Mapping[str, Any]) -> dict[str, Any]:
+def decode(values: Mapping[str, Any], columns: Iterable[Column] = COLUMNS) -> dict[str, Any]:
     """The row of an encoded one; columns it lacks are None, columns unknown here are left out.
 
     Raises ValueError naming the column whose value has the wrong type.
     """
-    return {column.name: _read(values.get(column.name), column) for column in COLUMNS}
+    return {column.name: _read(values.get(column.name), column) for column in columns}
 
 
-def arrow_schema() -> pyarrow.Schema:
+def arrow_schema(columns: Iterable[Column] = COLUMNS) -> pyarrow.Schema:
     """The columns as an Arrow schema, every one nullable, meanings attached as field metadata."""
     import pyarrow
 
@@ -214,7 +224,25 @@ def arrow_schema() -> pyarrow.Schema:
             return pyarrow.list_(pyarrow.type_for_alias(name.removeprefix("list<").removesuffix(">")))
         return pyarrow.type_for_alias(name)
 
-    return pyarrow.schema([pyarrow.field(c.name, arrow_type(c.type), metadata={"meaning": c.meaning}) for c in COLUMNS])
+    return pyarrow.schema([pyarrow.field(c.name, arrow_type(c.type), metadata={"meaning": c.meaning}) for c in columns])
+
+
+def repetitive() -> list[str]:
+    """The columns in which few values come again and again: a file that tells them apart once is written faster."""
+    return [column.name for column in COLUMNS if column.type == "string" and column.name not in _UNIQUE]
+
+
+def as_table(rows: Sequence[Any]) -> pyarrow.Table:
+    """Rows that have an attribute for each column as a table."""
+    import pyarrow
+
+    known = arrow_schema()
+    batches = []
+    for start in range(0, len(rows), _BATCH):
+        some = rows[start : start + _BATCH]
+        arrays = [pyarrow.array(list(map(attrgetter(field.name), some)), field.type) for field in known]
+        batches.append(pyarrow.RecordBatch.from_arrays(arrays, schema=known))
+    return pyarrow.Table.from_batches(batches, known)
 
 
 def _find(value: Any, path: str) -> Any:
@@ -244,12 +272,16 @@ def _plain(value: Any, type_name: str) -> Any:
 
 
 def _bounded(text: str) -> str:
-    # Undecodable bytes of a dead process arrive as lone surrogates, which neither UTF-8 nor Parquet can hold.
-    text = text.encode("utf-8", "backslashreplace").decode("utf-8")
+    text = _encodable(text)
     if len(text) <= MAX_TEXT:
         return text
     half = MAX_TEXT // 2
     return f"{text[:half]}\n[... {len(text) - 2 * half} characters left out ...]\n{text[-half:]}"
+
+
+def _encodable(text: str) -> str:
+    # Undecodable bytes of a dead process arrive as lone surrogates, which neither UTF-8 nor Parquet can hold.
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _spell(value: float) -> float | str:
@@ -263,13 +295,16 @@ def _read(value: Any, column: Column) -> Any:
         case _, None:
             return None
         case "string", str():
-            return value
+            return _encodable(value)
         case "bool", bool():
             return value
         case "double", bool():
             pass
         case "double", int() | float():
-            return float(value)
+            try:
+                return float(value)
+            except OverflowError:
+                return math.inf if value > 0 else -math.inf
         case "double", str() if value in _NON_FINITE:
             return _NON_FINITE[value]
         case "int64", int() if not isinstance(value, bool) and _fits(value):

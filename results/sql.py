@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from results import schema
 from results.baseline import is_emulated, target_of
 from results.errors import StoreError
-from results.store import Run, is_sealed, list_runs, open_run, read, sealed_path
+from results.store import Run, is_of_today, is_sealed, list_runs, open_run, read, sealed_path
 
 if TYPE_CHECKING:
     import duckdb
@@ -20,15 +20,15 @@ def connect(store: Path) -> duckdb.DuckDBPyConnection:
     """A DuckDB connection with the views of a store; it can read the store, and no other file, and write nothing.
 
     `rows` has the columns of `results.columns()`. Of a sealed run a query reads only the columns that it names, and
-    nothing of runs that its condition on run_id, recorded_at or the like leaves out; a run that goes on
-    is read as far as it is. `runs` has run_id, created_at, target, emulated, rerun, fault, cases (as planned), python,
-    packages (a map from name to version) and provenance (JSON). Raises StoreError.
+    nothing of runs that its condition on run_id, recorded_at or the like leaves out; a run that goes on is read as far
+    as it is, and one of an older version whole. `runs` has run_id, created_at, target, emulated, rerun, fault, cases
+    (as planned), python, packages (a map from name to version) and provenance (JSON). Raises StoreError.
     """
     import duckdb
     import pyarrow
 
     runs = [open_run(store, run_id) for run_id in list_runs(store)]
-    sealed = {run.id: sealed_path(run) for run in runs if is_sealed(run)}
+    sealed = {run.id: sealed_path(run) for run in runs if is_sealed(run) and is_of_today(run)}
     live = [read(run)[0] for run in runs if run.id not in sealed]
     connection = duckdb.connect(config={"autoinstall_known_extensions": "false", "python_enable_replacements": "false"})
     # Beside what runs hold, it gives the view its columns and their types: files may lack some.

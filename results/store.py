@@ -8,15 +8,15 @@ import logging
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from results import journal, schema
+from results import journal, migration, schema
 from results.errors import StoreError
 from results.files import write_atomically
 from results.journal import Journal
@@ -34,6 +34,8 @@ RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 SEALED = "rows.parquet"
 _SEALED_FROM = b"zoo.journal_sizes"
 _SEALED_SCHEMA = b"zoo.schema_version"
+_ROWS_IN_GROUP = 8192
+"""Who looks for a few cases of a sealed run reads this many rows for each, and not all."""
 
 
 @dataclass(frozen=True)
@@ -205,36 +207,62 @@ def latest(store: Path) -> Run:
     return open_run(store, runs[-1])
 
 
-def read(run: Run, columns: Sequence[str] | None = None) -> tuple[pyarrow.Table, list[str]]:
-    """All rows of a run, one per case, in plan order, and one line per damaged journal line.
+def read(
+    run: Run, columns: Sequence[str] | None = None, cases: Collection[str] | None = None
+) -> tuple[pyarrow.Table, list[str]]:
+    """Rows of a run, one per case, in plan order, and one line per damaged journal line.
 
-    `columns` names those that are wanted, in that order (default: all): of a sealed run no others are read.
-    Sealed and still running runs read alike. Where a case was recorded more than once its last line counts;
-    between the journals of two workers, the row made later. Raises StoreError.
+    `columns` names those that are wanted, in that order (default: all), and `cases` the cases whose rows are: of a
+    sealed run not much else is read. Sealed and still running runs read alike, and rows of an older version as rows
+    of today. Where a case was recorded more than once its last line counts; between the journals of two workers, the
+    row made later. Raises StoreError.
     """
-    import pyarrow
+    from pyarrow import compute
 
     wanted = list(columns) if columns is not None else schema.arrow_schema().names
     if is_sealed(run):
-        return _read_sealed(run, wanted).select(wanted), []
-    sealed = _read_sealed(run) if sealed_path(run).exists() else None
-    journals = _journals(run)
-    rows: dict[str, dict[str, Any]] = {}
-    if sealed is not None:
-        rows = {row["case_id"]: row for row in sealed.to_pylist()}
-    problems: list[str] = []
-    for path in journals:
-        lines, damaged = journal.read(path)
-        problems += damaged
-        for case_id, row in {line["case_id"]: line for line in lines}.items():
-            known = rows.get(case_id)
-            if known is None or (row["recorded_at"] or "") >= (known["recorded_at"] or ""):
-                rows[case_id] = row
-    place = {case_id: number for number, case_id in enumerate(run.planned)}
-    ordered = sorted(rows.values(), key=lambda row: (place.get(row["case_id"], len(place)), row["case_id"]))
+        return _read_sealed(run, wanted, cases), []
+    table, problems = _read_all(run)
     for problem in problems:
         _log.warning("%s", problem)
-    return pyarrow.Table.from_pylist(ordered, schema=schema.arrow_schema()).select(wanted), problems
+    if cases is not None:
+        table = table.filter(compute.is_in(table.column("case_id"), value_set=_texts(cases)))
+    return table.select(wanted), problems
+
+
+def _read_all(run: Run) -> tuple[pyarrow.Table, list[str]]:
+    """What the journals and the Parquet file of a run hold together."""
+    import pyarrow
+
+    rows: dict[str, Any] = {}
+    problems: list[str] = []
+    for path in _journals(run):
+        try:
+            lines, damaged = journal.read(path)
+        except StoreError:
+            if path.exists():
+                raise
+            continue  # let go of meanwhile, since the sealed file, which is read after it, has its rows
+        problems += damaged
+        for row in {line.case_id: line for line in lines}.values():
+            known = rows.setdefault(row.case_id, row)
+            if (row.recorded_at or "") >= (known.recorded_at or ""):
+                rows[row.case_id] = row
+    place = {case_id: number for number, case_id in enumerate(run.planned)}
+
+    def order(case_id: str) -> tuple[int, str]:
+        return place.get(case_id, len(place)), case_id
+
+    table = schema.as_table([rows[case_id] for case_id in sorted(rows, key=order)])
+    if sealed_path(run).exists():
+        sealed = _read_sealed(run)
+        made = dict(zip(*(sealed.column(name).to_pylist() for name in ("case_id", "recorded_at")), strict=True))
+        newer = {case_id for case_id, row in rows.items() if (row.recorded_at or "") >= (made.get(case_id) or "")}
+        table = pyarrow.concat_tables([sealed, table])
+        ids = table.column("case_id").to_pylist()
+        chosen = [number for number, case_id in enumerate(ids) if (case_id in newer) == (number >= len(sealed))]
+        table = table.take(sorted(chosen, key=lambda number: order(ids[number])))
+    return table, problems
 
 
 def sealed_path(run: Run) -> Path:
@@ -274,8 +302,66 @@ def write_rows(path: Path, table: pyarrow.Table, sizes: Mapping[str, int]) -> No
 
     table = table.replace_schema_metadata({_SEALED_FROM: json.dumps(sizes), _SEALED_SCHEMA: str(schema.SCHEMA_VERSION)})
     sink = pyarrow.BufferOutputStream()
-    parquet.write_table(table, sink, compression="zstd")
+    parquet.write_table(
+        table, sink, compression="zstd", row_group_size=_ROWS_IN_GROUP, use_dictionary=schema.repetitive()
+    )
     write_atomically(path, sink.getvalue())
+
+
+def is_of_today(run: Run) -> bool:
+    """Whether the Parquet file of a run can be read as it is, being of no older version. Raises StoreError."""
+    with _sealed_file(run) as file:
+        return not migration.is_outdated(_version(file))
+
+
+def migrate(run: Run) -> bool:
+    """Write the Parquet file of a run anew, atomically, where it is of an older version; says whether it was.
+
+    Raises StoreError.
+    """
+    path = sealed_path(run)
+    if not path.exists() or is_of_today(run):
+        return False
+    write_rows(path, _read_sealed(run), _sealed_sizes(run))
+    return True
+
+
+def let_go_of_journals(run: Run) -> int:
+    """Remove the journals of a run after its Parquet file has been read back with every row; the bytes this frees.
+
+    No process may be writing to the run. Raises StoreError, having removed nothing, where a journal has a line that
+    cannot be read and is kept nowhere else, or the file does not hold the same rows.
+    """
+    journals = _journals(run)
+    if not journals:
+        return 0
+    rows, problems = _read_all(run)
+    if problems:
+        raise StoreError(f"the journals of {run.id} stay: {problems[0]}")
+    # Without sizes: a journal begun later must not be taken for one that is in the file because it is as long.
+    write_rows(sealed_path(run), rows, {})
+    if not _same(_read_sealed(run), rows):
+        raise StoreError(f"the journals of {run.id} stay: {sealed_path(run)} does not hold the same rows")
+    for path in journals:
+        try:
+            path.unlink()
+        except OSError as error:
+            raise StoreError(f"cannot remove {path}: {error.strerror}") from error
+    return sum(journals.values())
+
+
+def _same(one: pyarrow.Table, other: pyarrow.Table) -> bool:
+    """Whether two tables are the same bit by bit, NaN too, which equals nothing."""
+    import pyarrow
+
+    def bits(column: pyarrow.ChunkedArray) -> pyarrow.Array:
+        array = column.combine_chunks()
+        return array.view(pyarrow.int64()) if pyarrow.types.is_float64(array.type) else array
+
+    return one.column_names == other.column_names and all(
+        bits(column).equals(bits(other.column(name)))
+        for name, column in zip(one.column_names, one.columns, strict=True)
+    )
 
 
 def missing(run: Run) -> list[str]:
@@ -285,31 +371,58 @@ def missing(run: Run) -> list[str]:
 
 
 def _journals(run: Run) -> dict[Path, int]:
-    return {path: path.stat().st_size for path in sorted((run.path / "journal").glob("*.jsonl"))}
+    sizes = {}
+    for path in sorted((run.path / "journal").glob("*.jsonl")):
+        with suppress(FileNotFoundError):  # let go of meanwhile
+            sizes[path] = path.stat().st_size
+    return sizes
 
 
-def _read_sealed(run: Run, columns: Sequence[str] | None = None) -> pyarrow.Table:
-    """The run's Parquet file, with the columns of today: those that it lacks are unknown."""
+def _read_sealed(run: Run, columns: Sequence[str] | None = None, cases: Collection[str] | None = None) -> pyarrow.Table:
+    """The run's Parquet file, as rows of today: columns that it lacks are unknown."""
+    with _sealed_file(run) as file:
+        version = _version(file)
+        outdated = migration.is_outdated(version)
+        known = [
+            column for column in migration.columns_of(version) if outdated or columns is None or column.name in columns
+        ]
+        present = [column.name for column in known if column.name in file.schema_arrow.names]
+        table = migration.fitted(_rows(file, present, cases), known)
+        if outdated:
+            table = migration.migrated(table, version)
+    return table if columns is None else table.select(list(columns))
+
+
+def _rows(file: parquet.ParquetFile, columns: Sequence[str], cases: Collection[str] | None) -> pyarrow.Table:
+    """These columns of the file; where `cases` are named, only of the parts of it that have one of them."""
+    import pyarrow
+    from pyarrow import compute
+
+    if cases is None:
+        return file.read(columns)
+    wanted = _texts(cases)
+    tables = [file.schema_arrow.empty_table().select(columns)]
+    for group in range(file.num_row_groups):
+        here = compute.is_in(file.read_row_group(group, ["case_id"]).column("case_id"), value_set=wanted)
+        if compute.any(here).as_py():
+            tables.append(file.read_row_group(group, columns).filter(here))
+    return pyarrow.concat_tables(tables)
+
+
+def _texts(values: Collection[str]) -> pyarrow.Array:
     import pyarrow
 
-    with _sealed_file(run) as file:
-        known = schema.arrow_schema()
-        wanted = [field for field in known if columns is None or field.name in columns]
-        present = [field.name for field in wanted if field.name in file.schema_arrow.names]
-        table = file.read(present)
-        columns_of_today = [
-            table.column(field.name).cast(field.type)
-            if field.name in present
-            else pyarrow.nulls(file.metadata.num_rows, field.type)
-            for field in wanted
-        ]
-        return pyarrow.Table.from_arrays(columns_of_today, schema=pyarrow.schema(wanted))
+    return pyarrow.array(list(values), pyarrow.string())
 
 
 def _sealed_sizes(run: Run) -> dict[str, int]:
     """Bytes of each journal that the run's Parquet file was made from."""
     with _sealed_file(run) as file:
         return json.loads((file.schema_arrow.metadata or {}).get(_SEALED_FROM, b"{}"))
+
+
+def _version(file: parquet.ParquetFile) -> int:
+    return int((file.schema_arrow.metadata or {}).get(_SEALED_SCHEMA, schema.SCHEMA_VERSION))
 
 
 @contextmanager
@@ -321,7 +434,7 @@ def _sealed_file(run: Run) -> Iterator[parquet.ParquetFile]:
     path = sealed_path(run)
     try:
         with parquet.ParquetFile(path) as file:
-            journal.check_version(int((file.schema_arrow.metadata or {}).get(_SEALED_SCHEMA, b"0")), path)
+            journal.check_version(_version(file), path)
             yield file
     except (OSError, ValueError, pyarrow.ArrowException) as error:
         cause = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

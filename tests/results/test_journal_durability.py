@@ -38,7 +38,7 @@ def test_every_acknowledged_row_survives_kill_minus_nine(tmp_path: Path) -> None
 
     rows, _ = journal.read(path)
 
-    ids = [row["case_id"] for row in rows]
+    ids = [row.case_id for row in rows]
     assert ids[:count] == [f"case-{number}" for number in range(count)]
     assert len(ids) <= count + 1
 
@@ -52,7 +52,7 @@ def test_half_written_last_line_is_reported_and_all_before_it_kept(tmp_path: Pat
 
     rows, problems = journal.read(path)
 
-    assert [row["model_type"] for row in rows] == ["bert"]
+    assert [row.model_type for row in rows] == ["bert"]
     assert len(problems) == 1
     assert f"{path} line 2" in problems[0]
 
@@ -68,7 +68,7 @@ def test_writer_continues_a_half_line_on_a_fresh_line(tmp_path: Path, record) ->
         writer.append(results.row(record("t5"), "r"))
 
     rows, problems = journal.read(path)
-    assert [row["model_type"] for row in rows] == ["bert", "t5"]
+    assert [row.model_type for row in rows] == ["bert", "t5"]
     assert len(problems) == 1
 
 
@@ -86,7 +86,7 @@ def test_damaged_lines_never_hide_intact_ones(tmp_path: Path, record, damage: by
 
     rows, problems = journal.read(path)
 
-    assert [row["model_type"] for row in rows] == ["bert", "t5"]
+    assert [row.model_type for row in rows] == ["bert", "t5"]
     assert len(problems) == 1
     assert "\n" not in problems[0]
 
@@ -115,7 +115,7 @@ def test_row_that_does_not_fit_on_the_disk_leaves_no_trace(tmp_path: Path, recor
         writer.append(results.row(record("t5"), "r"))
 
     rows, problems = journal.read(path)
-    assert [row["model_type"] for row in rows] == ["bert", "t5"]
+    assert [row.model_type for row in rows] == ["bert", "t5"]
     assert problems == []
 
 

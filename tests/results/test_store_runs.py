@@ -127,6 +127,38 @@ results.seal(run)
     assert list(loaded.groupby("run_id").case_id.nunique()) == [15, 15, 15]
 
 
+def test_what_was_acknowledged_is_read_while_the_run_writes_seals_and_lets_go(tmp_path: Path) -> None:
+    """The writer seals now and then; the reader, whenever it looks, sees every row that was on disk before."""
+    code = """
+import sys
+import results
+from results import schema, store
+run = results.create_run(sys.argv[1], {}, [])
+print(run.id, flush=True)
+row = {column.name: None for column in schema.COLUMNS} | {"run_id": run.id, "schema_version": 1, "recorded_at": "2026"}
+for number in range(60):
+    with run.journal("gw0") as journal:
+        journal.append(row | {"case_id": f"case-{number}"})
+    print(number, flush=True)
+    if number % 10 == 9:
+        results.seal(run)
+    if number % 20 == 19:
+        store.let_go_of_journals(run)
+"""
+    writer = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    assert writer.stdout is not None
+    run = results.open_run(tmp_path, writer.stdout.readline().strip())
+    looked = 0
+    for line in writer.stdout:
+        table, _ = store.read(run, ["case_id"])
+        ids = table.column("case_id").to_pylist()
+        assert {f"case-{number}" for number in range(int(line) + 1)} <= set(ids)
+        assert len(set(ids)) == len(ids)
+        looked += 1
+    assert (writer.wait(), looked) == (0, 60)
+    assert store.is_sealed(run)
+
+
 def test_load_of_named_latest_and_all_runs(tmp_path: Path, record, new_run) -> None:
     runs = []
     for name in ("bert", "llama"):
