@@ -6,11 +6,11 @@ import json
 from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 
 from harness.cases import Group, Verdict
-from results.store import list_runs, open_run, read
+from results.lookup import last_rows
 
 _SAYS_NOTHING = (Group.ENVIRONMENT, Group.HARNESS)
 
@@ -38,20 +38,14 @@ def steadiness(store: Path, case_ids: Collection[str], runs: int = 100) -> dict[
     """
     wanted = frozenset(case_ids)
     verdicts: dict[tuple[str, str], dict[str, list[Verdict]]] = defaultdict(lambda: defaultdict(list))
-    looked_at = 0
-    for run_id in reversed(list_runs(store)):
-        run = open_run(store, run_id)
-        if wanted.isdisjoint(run.planned):
-            continue
+    found = last_rows(store, wanted.__contains__, ("case_id", "target", "verdict", "group"))
+    for run, rows in islice(found, runs):
         facts = run.provenance
         names = ("packages", "harness_revision", "python", "target")
         versions = json.dumps([facts.get(name) for name in names], sort_keys=True)
-        for row in read(run)[0].select(["case_id", "target", "verdict", "group"]).to_pylist():
-            if row["case_id"] in wanted and row["group"] not in _SAYS_NOTHING:
+        for row in rows:
+            if row["group"] not in _SAYS_NOTHING:
                 verdicts[row["target"], row["case_id"]][versions].append(Verdict(row["verdict"]))
-        looked_at += 1
-        if looked_at == runs:
-            break
     return {
         key: Steadiness(
             runs=sum(map(len, by_versions.values())),

@@ -41,6 +41,8 @@ _EVIDENCE = (
     ("recorded_at", "recorded"),
     ("run_id", "run"),
 )
+_LISTED = ("entry_id", "case_id", "target", "recorded_at", "phase", "mode", "dtype", "profile", "verdict", "stage")
+_COLUMNS = tuple(dict.fromkeys([*_LISTED, *(name for name, _ in _EVIDENCE), "detail", "log"]))
 
 
 def show(
@@ -87,14 +89,11 @@ def show(
 
 def _last_results(store: Path, entries: set[str]) -> list[dict[str, Any]]:
     """Rows of these entries, newest run first."""
-    from results import list_runs, open_run
-    from results.store import read
+    from results.lookup import last_rows
 
     rows: list[dict[str, Any]] = []
-    for run_id in reversed(list_runs(store)):
-        run = open_run(store, run_id)
-        if any(case_id.rsplit("/", 4)[0] in entries for case_id in run.planned):
-            rows += [row for row in read(run)[0].to_pylist() if row["entry_id"] in entries]
+    for _, found in last_rows(store, lambda case_id: case_id.rsplit("/", 4)[0] in entries, _COLUMNS):
+        rows += found
         if len(rows) >= _RESULTS_SHOWN * len(entries):
             break
     return rows

@@ -15,8 +15,9 @@ from rich.text import Text
 from harness.cases import Case, Group, Phase, Stage, Verdict
 from harness.cli import clusters
 from harness.cli.style import plain, verdict_style
-from results import list_runs, open_run
+from results import open_run
 from results.expected import Outcome, outcome
+from results.lookup import last_rows
 from results.store import read
 
 if TYPE_CHECKING:
@@ -45,13 +46,14 @@ def last_verdicts(store: Path, cases: Sequence[Case], target: str) -> dict[str, 
     """The last verdict recorded on a target for each case that has one, from the newest runs backwards."""
     wanted = {case.id for case in cases}
     found: dict[str, str] = {}
-    for run_id in reversed(list_runs(store)):
+
+    def is_lacking(case_id: str) -> bool:
+        return case_id in wanted and case_id not in found
+
+    for _, rows in last_rows(store, is_lacking, ("case_id", "target", "verdict")):
+        found |= {row["case_id"]: row["verdict"] for row in rows if row["target"] == target}
         if len(found) == len(wanted):
             break
-        if not wanted.isdisjoint(set(open_run(store, run_id).planned) - set(found)):
-            for row in rows_of(store, run_id):
-                if row["case_id"] in wanted and row["target"] == target:
-                    found.setdefault(row["case_id"], row["verdict"])
     return found
 
 
