@@ -1,8 +1,10 @@
-"""What a store lets go of: old runs, never one that others are compared with or that is being written."""
+"""What a store lets go of: old runs, never one that others are compared with or that is being written; their journals
+once the Parquet file has every row; old surveys; what processes that were killed left behind."""
 
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import shutil
 from collections.abc import Iterator
@@ -14,13 +16,18 @@ from pathlib import Path
 from model_lists.expectations import FOLDER
 from results.baseline import is_green, is_whole, target_of
 from results.errors import StoreError
-from results.store import Run, list_runs, missing, open_run
+from results.store import Run, is_sealed, let_go_of_journals, list_runs, missing, open_run
+from results.surveys import KINDS, list_surveys
 
 IDLE = timedelta(days=1)
 """How long nothing may have been written to an unfinished run before it counts as abandoned. A case that takes longer
 than all time limits together is not a case."""
 
 _REMOVED = ".removed-"
+_DRAFTS = ("runs/.*", "runs/*/.*", "surveys/*/.*")
+"""Where what is not whole yet lies, until it is renamed to what it is called by."""
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -108,17 +115,62 @@ def remove(run: Run) -> bool:
             os.rename(run.path, gone)
     except OSError as error:
         raise StoreError(f"cannot remove {run.path}: {error.strerror}") from error
-    _delete(gone)
+    delete(gone)
     return True
 
 
+def old_surveys(
+    store: Path, *, keep: timedelta | None = None, keep_runs: int | None = None, now: datetime | None = None
+) -> dict[Path, int]:
+    """Files of surveys that may go, and their bytes: the rules are those for runs, each kind being a target."""
+    found: dict[Path, int] = {}
+    for kind in KINDS:
+        for place, path in enumerate(reversed(list_surveys(store, kind)), start=1):
+            young = keep is not None and _untouched(path, now) < keep
+            if place > max(keep_runs or 1, 1) and not young:
+                found[path] = _size(path)
+    return found
+
+
+def with_journals(store: Path, age: timedelta, now: datetime | None = None) -> dict[str, int]:
+    """Sealed runs that began `age` ago or earlier and still have journals, oldest first, and the bytes of these.
+
+    Raises StoreError.
+    """
+    now = now or datetime.now(UTC)
+    found: dict[str, int] = {}
+    for run_id in list_runs(store):
+        try:
+            run = open_run(store, run_id)
+            if _age(run.created_at, now) >= age and is_sealed(run) and not being_written(run, now):
+                found[run_id] = sum(path.stat().st_size for path in run.path.glob("journal/*.jsonl"))
+        except StoreError as error:
+            _log.warning("left as it is: %s", error)
+    return {run_id: size for run_id, size in found.items() if size}
+
+
+def drop_journals(run: Run) -> int:
+    """Remove the journals of a sealed run and return the bytes this frees; 0 where a process began to write it.
+
+    Raises StoreError, having removed nothing, where the Parquet file, read back, has not every row.
+    """
+    with _journals_held(run) as held:
+        return let_go_of_journals(run) if held else 0
+
+
+def leftovers(store: Path, now: datetime | None = None) -> dict[Path, int]:
+    """What processes that were killed left behind, and its bytes: removals, and drafts that nothing touched lately."""
+    folder = Path(store)
+    drafts = [path for pattern in _DRAFTS for path in folder.glob(pattern) if _untouched(path, now) >= IDLE]
+    return {path: _size(path) for path in sorted({*drafts, *folder.glob(f"runs/{_REMOVED}*")})}
+
+
 def sweep(store: Path) -> int:
-    """Delete what removals that were killed left behind, and return the bytes that this freed. Raises StoreError."""
-    freed = 0
-    for path in sorted((Path(store) / "runs").glob(f"{_REMOVED}*")):
-        freed += _size(path)
-        _delete(path)
-    return freed
+    """Delete the leftovers, and return the bytes that this freed. Raises StoreError."""
+    found = leftovers(store)
+    for path in found:
+        delete(path)
+    return sum(found.values())
 
 
 def being_written(run: Run, now: datetime | None = None) -> bool:
@@ -154,16 +206,26 @@ def _age(created_at: str, now: datetime) -> timedelta:
     return now - (began if began.tzinfo else began.replace(tzinfo=UTC))
 
 
-def _size(folder: Path) -> int:
-    total = 0
-    for path in folder.rglob("*"):
-        with suppress(FileNotFoundError):
-            total += path.lstat().st_size
-    return total
-
-
-def _delete(path: Path) -> None:
+def delete(path: Path) -> None:
+    """Delete a file or a folder with all that is in it. Raises StoreError."""
     try:
-        path.unlink() if path.is_symlink() else shutil.rmtree(path)
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
     except OSError as error:
         raise StoreError(f"cannot remove {path}: {error.strerror}") from error
+
+
+def _untouched(path: Path, now: datetime | None) -> timedelta:
+    """How long nothing has been written to a file or to a folder."""
+    touched = path.lstat().st_mtime
+    for inside in path.rglob("*"):
+        with suppress(FileNotFoundError):
+            touched = max(touched, inside.lstat().st_mtime)
+    return (now or datetime.now(UTC)) - datetime.fromtimestamp(touched, UTC)
+
+
+def _size(path: Path) -> int:
+    total = 0 if path.is_dir() else path.lstat().st_size
+    for inside in path.rglob("*"):
+        with suppress(FileNotFoundError):
+            total += inside.lstat().st_size
+    return total

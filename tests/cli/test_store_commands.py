@@ -53,8 +53,22 @@ def test_old_runs_are_let_go_and_named(zoo, nights, tmp_path):
     assert tuple(results.list_runs(tmp_path / "store")) == nights
     ended = zoo("gc", "--keep-runs", 1)
     assert f"removed {nights[1]}" in ended.out
-    assert "1 of 3 runs, freed" in ended.out
+    assert "removed 1 of 3 runs\nfreed 0.0 MB" in ended.out
     assert results.list_runs(tmp_path / "store") == [nights[0], nights[2]]
+
+
+def test_journals_are_dropped_once_they_are_in_parquet(zoo, nights, tmp_path):
+    rows = len(results.load(tmp_path / "store"))
+    assert f"would drop the journals of {nights[0]}" in zoo("gc", "--journals", "0h", "--dry-run").out
+    for run_id in nights:
+        assert list((tmp_path / "store" / "runs" / run_id / "journal").iterdir())
+    ended = zoo("gc", "--journals", "0h", "--migrate")
+    assert ended.code == 0, ended.both
+    assert f"dropped the journals of {nights[1]}" in ended.out
+    assert nights[2] not in ended.out, "it may go on"
+    assert not list((tmp_path / "store" / "runs" / nights[0] / "journal").iterdir())
+    assert tuple(results.list_runs(tmp_path / "store")) == nights
+    assert len(results.load(tmp_path / "store")) == rows
 
 
 @pytest.mark.parametrize(
@@ -74,7 +88,9 @@ def test_bad_input_is_one_line_and_exit_2(zoo, arguments, said):
     assert not ended.out
 
 
-@pytest.mark.parametrize("arguments", [("gc", "--keep", "soon"), ("gc", "--keep-runs", "0"), ("export", "last")])
+@pytest.mark.parametrize(
+    "arguments", [("gc", "--keep", "soon"), ("gc", "--journals", "3"), ("gc", "--keep-runs", "0"), ("export", "last")]
+)
 def test_options_that_are_none_are_usage_errors(zoo, arguments):
     ended = zoo(*arguments)
     assert ended.code == 2

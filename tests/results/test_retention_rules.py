@@ -12,7 +12,17 @@ import pytest
 import results
 from harness.cases import Verdict
 from results import StoreError
-from results.retention import being_written, remove, sort_out, sweep
+from results.retention import (
+    being_written,
+    drop_journals,
+    leftovers,
+    old_surveys,
+    remove,
+    sort_out,
+    sweep,
+    with_journals,
+)
+from results.store import is_sealed
 
 NOW = datetime(2026, 11, 30, 12, tzinfo=UTC)
 
@@ -132,3 +142,68 @@ remove(open_run(sys.argv[1], sys.argv[2]))
     assert set(results.load(tmp_path).run_id) == {last}
     assert (sweep(tmp_path) > 0) == (files < 3)
     assert os.listdir(tmp_path / "runs") == [last]
+
+
+def test_journals_of_old_sealed_runs_go_and_their_rows_stay(tmp_path: Path, night, record) -> None:
+    old_one, unsealed, young = night(100), night(99), night(1)
+    for run_id in (old_one, young):
+        results.seal(results.open_run(tmp_path, run_id))
+    run = results.open_run(tmp_path, old_one)
+    with run.journal("gw1") as journal:
+        journal.append(results.row(record("nan", log="\udcff"), run.id) | {"worst_ratio": float("nan")})
+    before = results.load(tmp_path)
+    assert with_journals(tmp_path, timedelta(days=90), NOW) == {}, "it has rows that are not sealed"
+    results.seal(run)
+    found = with_journals(tmp_path, timedelta(days=90), NOW)
+    assert list(found) == [old_one]
+    assert drop_journals(run) == found[old_one] > 0
+    assert list(run.path.glob("journal/*")) == []
+    assert is_sealed(run)
+    assert repr(results.load(tmp_path)) == repr(before)
+    assert drop_journals(run) == 0
+    with run.journal("gw0") as journal:
+        journal.append(results.row(record("late"), run.id))
+    assert not is_sealed(run)
+    assert unsealed in set(results.load(tmp_path).run_id)
+
+
+def test_journals_stay_where_anything_would_be_lost(tmp_path: Path, night) -> None:
+    run = results.open_run(tmp_path, night(100))
+    (path,) = run.path.glob("journal/*")
+    whole = path.read_bytes()
+    path.write_bytes(whole + b'{"case_id": "half')
+    results.seal(run)
+    with pytest.raises(StoreError, match=r"the journals of .* stay: .* line 2"):
+        drop_journals(run)
+    path.write_bytes(whole)
+    with run.journal("gw0"):
+        assert drop_journals(run) == 0
+    assert path.read_bytes() == whole
+
+
+def test_old_surveys_go_but_never_the_last_of_a_kind(tmp_path: Path) -> None:
+    made = {}
+    for kind, days in (("coverage", 300), ("coverage", 200), ("coverage", 5), ("liveness", 400)):
+        path = results.keep_survey(tmp_path, kind, [{"entry": "a"}], {})
+        moment = (NOW - timedelta(days=days)).timestamp()
+        os.utime(path, (moment, moment))
+        made[days] = path
+    assert set(old_surveys(tmp_path, keep=timedelta(days=250), now=NOW)) == {made[300]}
+    assert set(old_surveys(tmp_path, keep=timedelta(days=1), now=NOW)) == {made[300], made[200]}
+    assert old_surveys(tmp_path, keep_runs=2, now=NOW) == {made[300]: made[300].stat().st_size}
+
+
+def test_drafts_of_killed_processes_go_once_nothing_touches_them(tmp_path: Path, night) -> None:
+    run = results.open_run(tmp_path, night(100))
+    drafts = [run.path / ".rows.parquet.0a1b2c3d", tmp_path / "runs" / ".20260101T000000Z-cpu-000000" / "plan.txt"]
+    drafts[1].parent.mkdir()
+    for path in drafts:
+        path.write_bytes(b"x" * 1000)
+    assert leftovers(tmp_path) == {}, "a process may be writing them"
+    later = datetime.now(UTC) + timedelta(days=2)
+    assert leftovers(tmp_path, later) == {drafts[0]: 1000, drafts[1].parent: 1000}
+    for path in (*drafts, drafts[1].parent):
+        os.utime(path, (0, 0))
+    assert sweep(tmp_path) == 2000
+    assert [path for path in drafts if path.exists()] == []
+    assert results.list_runs(tmp_path) == [run.id]
