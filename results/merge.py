@@ -24,6 +24,8 @@ _IDENTITY = ("case_id", "recorded_at", "worker")
 """Columns that tell every row from every other."""
 _UNITED = ("tiers", "phases", "modes", "dtypes", "profiles")
 """Settings that name what a run has, so that the whole has what any shard has."""
+_OF_THE_WHOLE = ("ended",)
+"""Facts that are found out once the run is merged: those of a shard say nothing about it."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,7 @@ def merge(into: Path, found: Sequence[ShardRun], planned: Sequence[str]) -> Merg
         name = run.id if run else _free(into, began, target, plan_id)
         rows = _one_row_a_case(tables, name, planned)
         provenance = _provenance(shards, planned)
-        changed = run is None or run.provenance != provenance or not _same(read(run, _IDENTITY)[0], rows)
+        changed = run is None or _of_shards(run) != provenance or not _same(read(run, _IDENTITY)[0], rows)
         if changed:
             run = _write(into, name, provenance, planned, rows, found[0].document)
     reported = set(rows.column("case_id").to_pylist())
@@ -162,6 +164,10 @@ def _begun(into: Path, plan_id: str, planned_at: str, found: Sequence[ShardRun])
         if planned_at or shared or not known.keys() & given.keys():
             return run
     return None
+
+
+def _of_shards(run: Run) -> dict[str, Any]:
+    return {name: value for name, value in run.provenance.items() if name not in _OF_THE_WHOLE}
 
 
 def _free(into: Path, began: str, target: str, plan_id: str) -> str:
@@ -215,7 +221,7 @@ def _provenance(shards: Mapping[str, Mapping[str, Any]], planned: Sequence[str])
     settings = {name: value for name, value in every[0]["settings"].items() if name != "shard"}
     for name in _UNITED:
         settings[name] = list(dict.fromkeys(word for facts in every for word in facts["settings"].get(name) or ()))
-    whole = {name: value for name, value in every[0].items() if name != "settings"}
+    whole = {name: value for name, value in every[0].items() if name not in ("settings", *_OF_THE_WHOLE)}
     return whole | {"settings": settings | {"cases": len(planned)}, "shards": dict(shards)}
 
 

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness.cli import EXIT_OK, EXIT_UNEXPECTED
+from harness.cli import EXIT_OK, EXIT_UNEXPECTED, options
 
 if TYPE_CHECKING:
     from harness.plan.document import PlanDocument
+    from model_lists.expectations import Expectation, Expectations
     from results.merge import Merged, ShardRun
 
 _NAMED = 20
@@ -26,14 +27,19 @@ def merge(
         Path | None,
         typer.Option("--plan", metavar="FILE", help="Only shards of this plan (default: all, of one plan)."),
     ] = None,
+    expectations: options.Expectations = None,
 ) -> None:
     """Merge the shards of one plan into one run. Doing it again, or in parts, or in another order comes to the same.
 
-    Exit code 0: every planned case has a result. 1: some have none; they are named, and the rest is merged.
+    The run gets what any run gets at its end: whether it was green, and its failures.toml. Exit code 0: every planned
+    case has a result. 1: some have none, or an expectation speaks of no case; they are named, and the rest is merged.
     2: nothing was merged: shards of different plans, no shards, or a damaged store.
     """
     from harness.cli.planning import load_plan
+    from harness.pytest_plugin.ending import idle_line
+    from model_lists.expectations import FOLDER
     from results import StoreError
+    from results.baseline import expectations_of
     from results.merge import merge as merge_shards
     from results.merge import the_plan
     from results.remote import is_url, pull, push
@@ -45,15 +51,42 @@ def merge(
         document = wanted or load_plan(found[0].document)
         if document.id != plan_id:
             raise StoreError(f"{found[0].document} is damaged: it is not plan {plan_id[:12]}")
+        # Read before anything is written: they may be malformed.
+        known = expectations_of(found[0].run, Path(expectations or FOLDER))
         local = Path(into)
         if is_url(into):
             local = Path(scratch) / "into"
             pull(into, local, wanted=lambda run_id: run_id.endswith(plan_id[:6]))
         merged = merge_shards(local, found, [case.case_id for case in document.cases])
+        idle, problems = _conclude(merged, document, known)
         if is_url(into) and merged.changed:
             push(merged.run, into)
     _report(merged, document, into)
-    raise typer.Exit(EXIT_UNEXPECTED if merged.missing else EXIT_OK)
+    for problem in problems:
+        print(f"WARNING: {problem}", file=sys.stderr)
+    for one in idle:
+        print(idle_line(one))
+    raise typer.Exit(EXIT_UNEXPECTED if merged.missing or idle else EXIT_OK)
+
+
+def _conclude(merged: Merged, document: PlanDocument, known: Expectations) -> tuple[tuple[Expectation, ...], list[str]]:
+    """End the run as any run is ended: the expectations that speak of nothing, and what could not be looked at."""
+    from harness.pytest_plugin.ending import conclude, idle_expectations
+    from harness.records import real_target
+    from harness.targets import resolve
+    from model_lists import ListError
+    from results.baseline import target_of
+
+    run = merged.run
+    target = resolve(real_target(target_of(run)))
+    if merged.changed or "ended" not in run.provenance:
+        conclude(run, target, known)
+    if all(one.inert for one in known):
+        return (), []
+    try:
+        return idle_expectations(run, target, known, options.list_paths(list(document.lists))), []
+    except ListError as error:
+        return (), [f"no expectation was looked for that speaks of no case: {error}"]
 
 
 def _shards(stores: Sequence[str], scratch: Path, wanted: PlanDocument | None) -> list[ShardRun]:

@@ -8,29 +8,22 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Iterable, Sequence
-from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from harness.cases import Case, Stage, Verdict
-from harness.derived import registered_word
-from harness.plan import PlanError, digest, select
+from harness.plan import PlanError, digest
 from harness.pytest_plugin import report as text
 from harness.pytest_plugin.collection import CaseItem
+from harness.pytest_plugin.ending import conclude, idle_expectations, idle_line
 from harness.pytest_plugin.session import NOTE, POINTER
 from harness.pytest_plugin.settings import read_plan
 from harness.records import Record, recorded_target
-from harness.scope import never_matching
-from model_lists import DERIVED_TIERS, load_list
 from results import StoreError, create_run, missing, open_run, schema, seal
-from results.baseline import judged
 from results.expected import outcome
-from results.failures import COLUMNS, as_file, failures
-from results.files import write_atomically
 from results.provenance import collect
-from results.store import read
 
 if TYPE_CHECKING:
     from harness.pytest_plugin.session import ZooSession
@@ -204,35 +197,14 @@ class RunOwner:
         try:
             seal(self.zoo.run)
             self.missing = missing(self.zoo.run)
-            # Whether the run was green is judged by what was expected when it ran, not when somebody asks.
-            self.zoo.run.amend({"ended": judged(self.zoo.run, self.zoo.expectations)})
-            self.never_matching = self._never_matching()
-            self._write_failures()
+            conclude(self.zoo.run, self.zoo.target, self.zoo.expectations)
+            self.never_matching = idle_expectations(
+                self.zoo.run, self.zoo.target, self.zoo.expectations, self.zoo.lists
+            )
         except StoreError as error:
             self.problems.append(f"the run could not be sealed: {error}")
         if (self.missing or self.problems or self.never_matching) and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
-
-    def _write_failures(self) -> None:
-        """Leave what did not pass beside the results, as a file of expectations. Raises StoreError."""
-        run = self.zoo.run
-        rows = read(run)[0].select(COLUMNS).to_pylist()
-        found = failures(rows, self.zoo.target.modes, date.fromisoformat(run.created_at[:10]))
-        target = recorded_target(self.zoo.target.name, self.zoo.fault)
-        write_atomically(run.path / "failures.toml", as_file(found, target, run.id))
-
-    def _never_matching(self) -> tuple[Expectation, ...]:
-        """The expectations that speak of nothing, as far as this run can tell. Raises StoreError."""
-        zoo = self.zoo
-        entries = select(entry for path in zoo.lists for entry in load_list(path))
-        derived = any(entry.tier in DERIVED_TIERS for entry in entries)
-        return never_matching(
-            zoo.expectations,
-            zoo.run.planned,
-            entries,
-            zoo.target.modes,
-            None if derived else registered_word,
-        )
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Say where the results are, and name what is missing."""
@@ -249,9 +221,7 @@ class RunOwner:
         lines = [f"run {run.id} on {self.zoo.target.name}, results in {run.path}", *self.notes, *self.problems]
         if self.zoo.fault:
             lines.append(f"the backend was broken on purpose with {self.zoo.fault}: this says nothing about it")
-        for idle in self.never_matching:
-            word, _ = outcome(None, None, idle)
-            lines.append(f"{word}: {idle.case} ({idle.where}) is no case of these lists")
+        lines += map(idle_line, self.never_matching)
         if self.missing:
             lines.append(
                 f"{len(self.missing)} of {len(run.planned)} planned cases have no result"

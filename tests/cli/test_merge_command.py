@@ -47,14 +47,39 @@ def test_a_night_on_many_machines_as_ci_runs_it(zoo, models, tmp_path):
             assert zoo("run", *asked, "--store", f"night{number}/{shard}", script=script).code < 2
         shards = [f"night{number}/{shard}" for shard in (1, 2)]
         assert zoo("merge", *shards, "--into", "store", "--plan", "plan.json").code == 0
+        merged.append(latest(tmp_path / "store"))
+        ended.append(merged[-1].provenance["ended"])
         return zoo("diff", "--format", "markdown", "--out", "summary.md").code, zoo("run", "--resume", "latest").code
 
+    merged, ended = [], []
     assert night(1, {}) == (2, 0), "nothing to compare with, and all as expected"
     assert night(2, {"beta/*/eager/*": "NUMERIC_MISMATCH"}) == (1, 1)
     assert "beta/BetaForCausalLM" in (tmp_path / "summary.md").read_text()
     assert zoo("export", "last", "--format", "junit", "--out", "junit.xml").code == 0
     assert zoo("dashboard", "--out", "site").code == 0
     assert len(list_runs(tmp_path / "store")) == 2, "nothing ran to find that out"
+    assert ended == [{"unexpected": 0, "missing": 0}, {"unexpected": 1, "missing": 0}], "of the whole, not of a shard"
+    assert "beta" not in (merged[0].path / "failures.toml").read_text()
+    assert 'case = "beta/' in (merged[1].path / "failures.toml").read_text()
+
+
+def test_an_expectation_that_speaks_of_nothing_is_red_once_all_shards_are_merged(zoo, models, tmp_path):
+    file = tmp_path / "cpu.toml"
+    file.write_text('[[expect]]\ncase = "betta/*"\nverdict = "RUN_ERROR"\nreason = "known"\nadded = 2026-01-31\n')
+    zoo(*PLAN, "plan.json")
+    for shard in (1, 2):
+        asked = ("run", "--plan", "plan.json", "--shard", f"{shard}/2", "--workers", 1, "--expectations", file)
+        assert zoo(*asked, "--store", f"shard{shard}").code == 0, "a shard cannot know"
+    merge = ("merge", "shard1", "shard2", "--into", "store")
+    for _ in range(2):
+        ended = zoo(*merge, "--expectations", file)
+        assert ended.code == 1, ended.both
+        assert "never-matching: betta/* (cpu.toml:1) is no case of these lists" in ended.out
+    models.rename(tmp_path / "elsewhere.csv")
+    ended = zoo(*merge, "--expectations", file)
+    assert ended.code == 0
+    assert "WARNING: no expectation was looked for" in ended.err
+    assert zoo(*merge, "--expectations", tmp_path / "absent").code == 2
 
 
 def test_shards_of_different_plans_are_refused_and_nothing_is_written(zoo, models, tmp_path):
