@@ -179,7 +179,7 @@ _UNIQUE = {"case_id", "recorded_at", "started_at", "message", "detail", "log"} |
 }
 """Texts that are another in most rows."""
 
-_BATCH = 1024
+_BATCH = 256
 """Rows that are turned into columns at once: few enough that a processor's cache holds them."""
 
 _NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
