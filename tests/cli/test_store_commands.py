@@ -53,7 +53,7 @@ def test_old_runs_are_let_go_and_named(zoo, nights, tmp_path):
     assert tuple(results.list_runs(tmp_path / "store")) == nights
     ended = zoo("gc", "--keep-runs", 1)
     assert f"removed {nights[1]}" in ended.out
-    assert "removed 1 of 3 runs\nfreed 0.0 MB" in ended.out
+    assert "removed 1 of 3 runs\nfreed " in ended.out
     assert results.list_runs(tmp_path / "store") == [nights[0], nights[2]]
 
 
