@@ -162,7 +162,8 @@ class Entry:
     that carries the real checkpoint of a `hub`-weights entry, empty otherwise. `phases` are
     those that its class has, in the order of `Phase`. `config` is the path of the model's own
     config.json, which a `synthetic` entry is then reduced from; empty where only the
-    architecture's defaults are known.
+    architecture's defaults are known. `gated` (does the Hub ask for a token) and `custom_code`
+    (does the model need code of its own repository) are yes, no or unknown.
     """
 
     model_id: str
@@ -178,6 +179,8 @@ class Entry:
     package: str = ""
     phases: tuple[Phase, ...] = (Phase.FORWARD,)
     config: str = ""
+    gated: str = "unknown"
+    custom_code: str = "unknown"
 
     @property
     def id(self) -> str:

@@ -1,31 +1,43 @@
 """Lists of models: reading and checking the CSV files that say which models there are.
 
 A list is a CSV file whose header names the fields of `harness.cases.Entry` in order; several phases are
-separated by spaces, and none means forward alone. The last column, `config`, may be left out; it holds paths that
-begin at the list's own folder. Nothing here imports torch or transformers, so that listing and planning stay instant.
+separated by spaces, and none means forward alone. Columns of `OPTIONAL` may be left out: `config` holds paths that
+begin at the list's own folder, an empty `gated` or `custom_code` is unknown. Nothing here imports torch or
+transformers, so that listing and planning stay instant.
 """
 
 from __future__ import annotations
 
 import csv
 import re
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.cases import Entry, Phase, Weights
+from model_lists.spelling import meant
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Iterator
 
 COLUMNS = tuple(field.name for field in fields(Entry))
-REQUIRED = tuple(column for column in COLUMNS if column != "config")
+OPTIONAL = ("config", "gated", "custom_code")
+REQUIRED = tuple(column for column in COLUMNS if column not in OPTIONAL)
 LIBRARIES = ("transformers", "diffusers", "sentence-transformers", "timm")
+RUN_LIBRARIES = ("transformers",)
+"""Those of them whose models the harness can run. Models of the others are listed, counted, and not attempted."""
+UNKNOWN = "unknown"
+ANSWERS = ("yes", "no", UNKNOWN)
+"""What `gated` and `custom_code` may be."""
+ALIASES = Path(__file__).parent / "aliases.csv"
+"""Ids that models had before, see `model_lists.aliases`; no list of models."""
 DERIVED_LIST = "architectures"
 """Name of the list that is derived from the installed transformers, see `harness.derived`."""
 DERIVED_TIERS = ("architectures", "heads")
 """Its tiers: one class for every registered model type, and all other classes."""
-TIERS = ("smoke", "nightly", "weekly", "full", *DERIVED_TIERS)
+NESTED_TIERS = ("smoke", "nightly", "weekly", "full")
+"""Tiers of which each holds all before it: an entry names the smallest that it belongs to."""
+TIERS = (*NESTED_TIERS, *DERIVED_TIERS)
 FAMILIES = (
     "text-encoder",
     "decoder-dense",
@@ -38,9 +50,11 @@ FAMILIES = (
     "audio",
     "time-series",
     "vision-language",
+    "diffusion",
 )
 
-_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", re.ASCII)
+HUB_ID = re.compile(r"(?!.*(--|\.\.))(\b[\w.-]+\b/)?\b[\w.-]{1,96}\b(?<!\.git)", re.ASCII)
+"""What huggingface_hub's validate_repo_id takes for the id of a repository, in ASCII."""
 _SHA = re.compile(r"[0-9a-f]{40}")
 _TYPE = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
@@ -54,13 +68,16 @@ class ListError(ValueError):
 
 def list_names() -> tuple[str, ...]:
     """Names of the lists that ship with the harness."""
-    return tuple(sorted(path.stem for path in Path(__file__).parent.glob("*.csv")))
+    return tuple(sorted(path.stem for path in Path(__file__).parent.glob("*.csv") if path != ALIASES))
 
 
 def list_path(name: str) -> Path:
     """Where the shipped list `name` lies. Raises ListError for an unknown name."""
     if name not in list_names():
-        raise ListError(f"{_shown(name)}: no such list; valid: {', '.join(list_names())}, or a path to a .csv file")
+        known = list_names()
+        raise ListError(
+            f"{_shown(name)}: no such list{meant(name, known)}; valid: {', '.join(known)}, or a path to a .csv file"
+        )
     return Path(__file__).parent / f"{name}.csv"
 
 
@@ -71,37 +88,75 @@ def load_list(name_or_path: str | Path) -> tuple[Entry, ...]:
     """
     text = str(name_or_path)
     is_path = isinstance(name_or_path, Path) or text.endswith(".csv") or "/" in text
-    path = Path(text) if is_path else list_path(text)
-    rows = list(_rows(path))
-    entries: dict[str, int] = {}
-    result = []
-    for line, row in rows:
-        entry = _entry(path, line, row)
-        if entry.id in entries:
-            raise ListError(f"{path}:{line}: duplicate of line {entries[entry.id]}: {entry.id}; keep one of them")
-        entries[entry.id] = line
-        result.append(entry)
-    if not result:
+    entries = []
+    for row in read_list(Path(text) if is_path else list_path(text)):
+        if row.entry is None:
+            raise ListError(row.problems[0])
+        entries.append(row.entry)
+    return tuple(entries)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of a list: its line, and its entry, or what is wrong with it: lines that begin `file:line: `."""
+
+    line: int
+    entry: Entry | None
+    problems: tuple[str, ...] = ()
+
+
+def read_list(path: Path) -> Iterator[Row]:
+    """Every row of a CSV file, in file order. Raises ListError where the file is no list at all, or an empty one."""
+    seen: dict[str, int] = {}
+    empty = True
+    for line, row, problem in _rows(path):
+        empty = False
+        entry, problems = (None, [problem]) if problem else _entry(path, row)
+        if entry is not None and entry.id in seen:
+            problems = [f"duplicate of line {seen[entry.id]}: {entry.id}; keep one of them"]
+            entry = None
+        if entry is not None:
+            seen[entry.id] = line
+        yield Row(line, entry, tuple(f"{path}:{line}: {problem}" for problem in problems))
+    if empty:
         raise ListError(f"{path}:1: the list has no entries; add at least one row below the header")
-    return tuple(result)
+
+
+def tiers_within(tier: str) -> tuple[str, ...]:
+    """The tiers whose entries belong to `tier`: itself, and those nested in it."""
+    if tier not in NESTED_TIERS:
+        return (tier,)
+    return NESTED_TIERS[: NESTED_TIERS.index(tier) + 1]
+
+
+def lists_for(tier: str | None) -> tuple[Path, ...]:
+    """The shipped lists that may have models of a tier, of all tiers where None.
+
+    The list that is called after the smallest tier holds all of that tier, so that a quick run reads no other.
+    """
+    names = (tier,) if tier == NESTED_TIERS[0] else list_names()
+    return tuple(map(list_path, names))
 
 
 def write_list(path: Path, entries: Iterable[Entry]) -> None:
-    """Write a list as `load_list` reads it. Raises OSError."""
+    """Write a list as `load_list` reads it; an optional column that no entry uses is left out. Raises OSError."""
+    entries = tuple(entries)
+    unused = [column for column in OPTIONAL if not any(_text(getattr(entry, column)) for entry in entries)]
+    columns = [column for column in COLUMNS if column not in unused]
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(COLUMNS)
-        writer.writerows([_text(getattr(entry, column)) for column in COLUMNS] for entry in entries)
+        writer.writerow(columns)
+        writer.writerows([_text(getattr(entry, column)) for column in columns] for entry in entries)
 
 
 def _text(value: object) -> str:
-    if value is None:
+    if value is None or value == UNKNOWN:
         return ""
     return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def _rows(path: Path):
-    """Yield (line number, {column: text}) below a checked header, blank lines left out."""
+    """Yield (line number, {column: text}, what is wrong with its shape) below a checked header, without blank lines."""
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -111,6 +166,7 @@ def _rows(path: Path):
         raise ListError(f"{path}:1: cannot be read: {error.strerror}; valid: {', '.join(list_names())}") from error
     reader = csv.reader(text.splitlines(keepends=True), strict=True)
     header: list[str] | None = None
+    absent = dict.fromkeys(OPTIONAL, "")
     while True:
         first = reader.line_num + 1
         try:
@@ -126,17 +182,18 @@ def _rows(path: Path):
             _check_header(path, first, header)
             continue
         if len(row) != len(header):
-            raise ListError(f"{path}:{first}: {len(row)} values for {len(header)} columns ({', '.join(header)})")
-        yield first, dict.fromkeys(COLUMNS, "") | dict(zip(header, row, strict=True))
+            yield first, {}, f"{len(row)} values for {len(header)} columns ({', '.join(header)})"
+            continue
+        yield first, absent | dict(zip(header, row, strict=True)), ""
     if header is None:
         raise ListError(f"{path}:1: the file is empty; its first line must be {','.join(COLUMNS)}")
 
 
 def _check_header(path: Path, line: int, header: list[str]) -> None:
-    if tuple(header) in (COLUMNS, REQUIRED):
-        return
     missing = [column for column in REQUIRED if column not in header]
-    unknown = [_shown(column) for column in header if column not in COLUMNS]
+    if not missing and header == [column for column in COLUMNS if column in header]:
+        return
+    unknown = [_shown(column) + meant(column, COLUMNS) for column in header if column not in COLUMNS]
     problems = []
     if missing:
         problems.append(f"missing columns {', '.join(missing)}")
@@ -146,19 +203,23 @@ def _check_header(path: Path, line: int, header: list[str]) -> None:
     raise ListError(f"{path}:{line}: {what}; the first line must be {','.join(COLUMNS)}")
 
 
-def _entry(path: Path, line: int, row: dict[str, str]) -> Entry:
-    def fail(column: str, valid: str) -> ListError:
-        return ListError(f"{path}:{line}: {column} is {_shown(row[column])}; valid: {valid}")
+def _entry(path: Path, row: dict[str, str]) -> tuple[Entry | None, list[str]]:
+    """The entry of a row, or what is wrong with it."""
+    problems: list[str] = []
+
+    def wrong(column: str, valid: str, close: str = "") -> None:
+        problems.append(f"{column} is {_shown(row[column])}{close}; valid: {valid}")
 
     def matching(column: str, pattern: re.Pattern[str], valid: str) -> None:
         if not pattern.fullmatch(row[column]):
-            raise fail(column, valid)
+            wrong(column, valid)
 
     def one_of(column: str, values: Collection[str]) -> None:
         if row[column] not in values:
-            raise fail(column, ", ".join(values))
+            wrong(column, ", ".join(values), meant(row[column], values))
 
-    matching("model_id", _HUB_ID, "a Hub id such as owner/name")
+    row["gated"], row["custom_code"] = row["gated"] or UNKNOWN, row["custom_code"] or UNKNOWN
+    matching("model_id", HUB_ID, "a Hub id such as owner/name")
     if row["revision"]:
         matching("revision", _SHA, "a commit sha of 40 hex digits, or empty for unknown")
     one_of("library", LIBRARIES)
@@ -167,31 +228,35 @@ def _entry(path: Path, line: int, row: dict[str, str]) -> Entry:
     one_of("family", FAMILIES)
     matching("task", _TASK, "a Hub task such as fill-mask, or empty for unknown")
     if row["params"] and (not _COUNT.fullmatch(row["params"]) or int(row["params"]) == 0):
-        raise fail("params", "a positive whole number, or empty for unknown")
+        wrong("params", "a positive whole number, or empty for unknown")
     one_of("tier", TIERS)
     one_of("weights", tuple(Weights))
     if row["package"]:
         matching("package", _IDENTIFIER, "an importable package name, or empty")
         if row["weights"] != Weights.HUB:
-            raise fail("package", f"empty unless weights is {Weights.HUB}")
+            wrong("package", f"empty unless weights is {Weights.HUB}")
     phases = row["phases"].split() or [Phase.FORWARD]
     known = [phase for phase in Phase if phase in phases]
     if phases != known or Phase.FORWARD not in known:
-        raise fail("phases", f"empty, or {Phase.FORWARD} and what else the class has of {', '.join(Phase)}, in order")
+        close = next((near for word in phases if word not in known and (near := meant(word, Phase))), "")
+        valid = f"empty, or {Phase.FORWARD} and what else the class has of {', '.join(Phase)}, in order"
+        wrong("phases", valid, close)
     if row["config"]:
         if row["weights"] != Weights.SYNTHETIC:
-            raise fail("config", f"empty unless weights is {Weights.SYNTHETIC}")
-        if not (path.parent / row["config"]).is_file():
-            raise fail("config", "the path of a config.json from the list's folder on, or empty")
+            wrong("config", f"empty unless weights is {Weights.SYNTHETIC}")
+        elif not (path.parent / row["config"]).is_file():
+            wrong("config", "the path of a config.json from the list's folder on, or empty")
         row["config"] = str((path.parent / row["config"]).resolve())
-    return Entry(
-        **{
-            **row,
-            "phases": tuple(known),
-            "params": int(row["params"]) if row["params"] else None,
-            "weights": Weights(row["weights"]),
-        }
-    )
+    one_of("gated", ANSWERS)
+    one_of("custom_code", ANSWERS)
+    if problems:
+        return None, problems
+    typed = {
+        "phases": tuple(known),
+        "params": int(row["params"]) if row["params"] else None,
+        "weights": Weights(row["weights"]),
+    }
+    return Entry(**row | typed), []
 
 
 def _shown(text: str) -> str:

@@ -22,7 +22,6 @@ An expected failure still runs; nothing is skipped.
 from __future__ import annotations
 
 import datetime
-import difflib
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -38,6 +37,7 @@ from packaging.version import InvalidVersion
 
 from harness.cases import Group, Stage, Verdict
 from harness.versions import installed as installed_versions
+from model_lists.spelling import meant
 
 FOLDER = Path(__file__).parent / "expectations"
 
@@ -227,7 +227,7 @@ def _document(text: str, path: Path) -> tuple[dict[str, Any], list[str], list[in
         raise ExpectationError(f"{path}:{line}: not valid TOML: {error}") from error
     for key in document:
         if key not in ("target", "expect"):
-            near = _meant(key, ("target", "expect"))
+            near = meant(key, ("target", "expect"))
             line = _line_of(key, lines)
             raise ExpectationError(f"{path}:{line}: unknown key {key!r}{near} (valid: target, [[expect]] tables)")
     if not isinstance(document.get("target", ""), str):
@@ -255,7 +255,7 @@ def _expectation(
     valid = REQUIRED + OPTIONAL
     for key in table:
         if key not in valid:
-            raise fail(key, f"unknown key {key!r}{_meant(key, valid)} (valid: {_listing(valid)})")
+            raise fail(key, f"unknown key {key!r}{meant(key, valid)} (valid: {_listing(valid)})")
     for key in REQUIRED:
         if key not in table:
             raise fail("", f"key {key!r} is missing (required: {_listing(REQUIRED)})")
@@ -272,11 +272,11 @@ def _expectation(
     verdict = table["verdict"]
     if verdict not in failing:
         why = "every case is expected to PASS" if verdict == Verdict.PASS else "unknown verdict"
-        raise fail("verdict", f"{why}: {verdict!r}{_meant(verdict, failing)} (valid: {_listing(failing)})")
+        raise fail("verdict", f"{why}: {verdict!r}{meant(verdict, failing)} (valid: {_listing(failing)})")
     if verdict == Verdict.FLAKY and expires is None:
         raise fail("", "key 'expires' is missing: no pass ever shows that a case is FLAKY no more")
     if "stage" in table and table["stage"] not in set(Stage):
-        near = _meant(table["stage"], list(Stage))
+        near = meant(table["stage"], list(Stage))
         raise fail("stage", f"unknown stage {table['stage']!r}{near} (valid: {_listing(Stage)})")
     try:
         versions, inert = _versions(table.get("versions", []), installed)
@@ -316,7 +316,7 @@ def _versions(given: Any, installed: Mapping[str, str | None]) -> tuple[tuple[st
             raise ValueError(f'{text!r} is not a version range such as "torch_tpu>=0.2,<0.3"')
         name = canonicalize_name(wanted.name)
         if name not in known:
-            near = _meant(wanted.name, list(installed))
+            near = meant(wanted.name, list(installed))
             raise ValueError(f"unknown package {wanted.name!r}{near} (valid: {_listing(installed)})")
         version = installed[known[name]]
         try:
@@ -336,12 +336,6 @@ def _line_of(key: str, lines: Sequence[str], start: int = 0) -> int:
         if key and setting.match(lines[number]):
             return number + 1
     return start + 1
-
-
-def _meant(word: str, valid: Iterable[str]) -> str:
-    close = difflib.get_close_matches(word.lower(), {name.lower(): name for name in valid}, n=1)
-    names = {name.lower(): str(name) for name in valid}
-    return f"; did you mean {names[close[0]]}?" if close and names[close[0]] != word else ""
 
 
 def _listing(words: Iterable[str]) -> str:

@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from harness.cases import Group, Verdict
+from model_lists.aliases import current
 from results.store import Run, read
 
 _MEASURED = (Group.PASS, Group.BACKEND, Group.MODEL)
@@ -180,10 +181,10 @@ class Comparison:
 
 
 def side(run: Run) -> Side:
-    """What is compared of a run. Raises StoreError."""
+    """What is compared of a run, cases by the ids they have now. Raises StoreError."""
     table = read(run, Ended._fields)[0]
     rows = zip(*(column.to_pylist() for column in table.columns), strict=True)
-    return Side(frozenset(run.planned), {row[0]: Ended._make(row) for row in rows})
+    return Side(frozenset(map(current, run.planned)), {current(row[0]): Ended._make(row) for row in rows})
 
 
 def compare(before: Side, after: Side, limits: Limits = Limits()) -> Comparison:

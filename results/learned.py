@@ -8,6 +8,7 @@ from typing import Any
 
 from harness.cases import Verdict
 from harness.records import PastCase
+from model_lists.aliases import current
 from results.store import Run, list_runs, open_run, read
 
 RECENT_RUNS = 20
@@ -43,7 +44,7 @@ from ranked group by case_id order by case_id
 
 
 def learned(store: Path, target: str) -> dict[str, PastCase]:
-    """What is known about each case that ran on a target lately, by its id; nothing where the store does not exist.
+    """What is known about each case that ran on a target lately, by the id it has now; nothing where there is no store.
 
     A run that is a shard counts once every shard of its plan has run as well: so that the last shard, planned beside
     the results of the first, is a shard of the same plan. Raises StoreError.
@@ -64,11 +65,11 @@ def learned(store: Path, target: str) -> dict[str, PastCase]:
     with duckdb.connect() as connection:
         connection.register("recent", pyarrow.concat_tables(tables))
         rows = connection.execute(_QUERY).fetchall()
-    return {
-        case_id: PastCase(seconds, Verdict(verdict), recorded_at, bool(twin))
-        for case_id, seconds, verdict, recorded_at, twin in rows
-        if verdict in set(Verdict)
-    }
+    past: dict[str, PastCase] = {}
+    for case_id, seconds, verdict, recorded_at, twin in sorted(rows, key=lambda row: row[3] or ""):
+        if verdict in set(Verdict):  # of a model that was renamed meanwhile the later result counts
+            past[current(case_id)] = PastCase(seconds, Verdict(verdict), recorded_at, bool(twin))
+    return past
 
 
 def _complete(runs: Iterable[Run]) -> list[list[Run]]:

@@ -59,6 +59,8 @@ COLUMNS: tuple[Column, ...] = tuple(
             "case.entry.config",
             "path of the model's own config.json, empty for defaults",
         ),
+        ("gated", "string", "case.entry.gated", "does the Hub ask for a token: yes, no or unknown"),
+        ("custom_code", "string", "case.entry.custom_code", "does it need code of its own repository: likewise"),
         ("phase", "string", "case.phase", "what of the model was exercised: forward, generate or train"),
         ("mode", "string", "case.mode", "how the target executed the model"),
         ("dtype", "string", "case.dtype", "floating-point type of parameters and inputs"),

@@ -13,6 +13,7 @@ from harness.cli import (
     expect,
     export,
     gc,
+    lint,
     list_,
     liveness,
     merge,
@@ -35,6 +36,7 @@ app.command("plan")(plan.plan)
 app.command("merge")(merge.merge)
 app.command("rerun")(rerun.rerun)
 app.command("list")(list_.list_models)
+app.command("lint")(lint.lint)
 app.command("show")(show.show)
 app.command("doctor")(doctor.doctor)
 app.command("diff")(diff.diff)

@@ -60,7 +60,8 @@ class Request:
 class Plan:
     """What will be run, and where. `resume` is the id of the run that is continued, empty for a new one.
 
-    `lacking` counts the chosen models that do not have an asked phase. Where the cases are a `shard` of a larger plan,
+    `lacking` counts the chosen models that do not have an asked phase, `not_attempted` those of each library that
+    nothing here runs. Where the cases are a `shard` of a larger plan,
     `document` is that plan.
     """
 
@@ -71,6 +72,7 @@ class Plan:
     cache: Path
     resume: str = ""
     lacking: Mapping[Phase, int] = field(default_factory=dict)
+    not_attempted: Mapping[str, int] = field(default_factory=dict)
     document: PlanDocument | None = None
     shard: Shard | None = None
 
@@ -80,7 +82,12 @@ def planned(request: Request) -> Plan:
     plan = without_cases(request)
     entries = [entry for path in request.lists for entry in load_list(path)]
     choice = Choice(request.phases, request.modes, request.dtypes, request.profiles, request.tier, tuple(request.words))
-    return replace(plan, cases=choice.cases(entries, plan.target), lacking=choice.lacking(entries))
+    return replace(
+        plan,
+        cases=choice.cases(entries, plan.target),
+        lacking=choice.lacking(entries),
+        not_attempted=choice.not_attempted(entries),
+    )
 
 
 def without_cases(request: Request) -> Plan:
@@ -235,10 +242,13 @@ def _execute(plan: Plan, reporter: Reporter, compare: bool) -> int:
 
 
 def say_what_lacks(plan: Plan) -> None:
-    """One line on stderr about models that lack an asked phase."""
+    """A line on stderr about models that lack an asked phase, and one about those that nothing here runs."""
     if plan.lacking:
         counts = ", ".join(f"{count} have no {phase}" for phase, count in plan.lacking.items())
         print(f"of the chosen models {counts}: no cases for these", file=sys.stderr)
+    if plan.not_attempted:
+        counts = ", ".join(f"{count} {library}" for library, count in plan.not_attempted.items())
+        print(f"NOT ATTEMPTED: {counts} models of the chosen: nothing here runs these libraries yet", file=sys.stderr)
 
 
 def _arguments(plan: Plan, plan_file: Path) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from model_lists.aliases import current
 from results.remote import is_url, local_folder, mirror
 
 DEFAULT_TARGET = "tpu"
@@ -31,7 +32,9 @@ Dtypes = Annotated[
 Profiles = Annotated[list[str] | None, typer.Option("--profile", help="Input shapes (default: padded). Repeatable.")]
 Select = Annotated[
     list[str] | None,
-    typer.Option("--select", "-k", metavar="WORD", help="Model type, class, Hub id, case id or glob. Repeatable."),
+    typer.Option(
+        "--select", "-k", metavar="WORD", parser=current, help="Model type, class, Hub id, case id or glob. Repeatable."
+    ),
 ]
 Workers = Annotated[int | None, typer.Option("--workers", "-n", min=1, help="Side by side (default: cores).")]
 Store = Annotated[
@@ -104,19 +107,24 @@ def here(store: str | None, cache: Path | None) -> tuple[Path | None, str]:
 def list_paths(
     lists: list[str] | None, *, tier: str | None = None, words: Sequence[str] = (), cache: Path | None = None
 ) -> tuple[Path, ...]:
-    """Files of the named lists. Where none is named: the shipped ones, and what transformers registers if need be.
+    """Files of the named lists. Where none is named: the shipped ones that may have models of `tier`.
 
-    That one is needed for its own tiers, and for a word in `words` that only it knows. Raises ListError.
+    Without a tier, a word means a model of the first of these that knows all of `words`: the smoke list, so that an
+    architecture is one model; all shipped lists; and these with what transformers registers. Raises ListError.
     """
     from harness.derived import derived_list
     from harness.pytest_plugin.settings import default_cache
-    from model_lists import DERIVED_LIST, DERIVED_TIERS, ListError, list_names, list_path
+    from model_lists import DERIVED_LIST, DERIVED_TIERS, NESTED_TIERS, ListError, list_names, list_path, lists_for
 
     folder = Path(cache or default_cache()).absolute()
     if lists is None:
-        shipped = tuple(list_path(name) for name in list_names())
         if tier in DERIVED_TIERS:
             return (derived_list(folder),)
+        shipped = lists_for(tier)
+        if not words:
+            return shipped
+        if tier is None and not _unknown_to(few := lists_for(NESTED_TIERS[0]), words):
+            return few
         if _unknown_but_registered(shipped, words):
             return (*shipped, derived_list(folder))
         return shipped
@@ -148,15 +156,21 @@ def list_name(path: Path) -> str:
 def _unknown_but_registered(shipped: Sequence[Path], words: Sequence[str]) -> bool:
     """Does any of `words` name an architecture of transformers that the shipped lists lack?"""
     from harness.derived import registered_word
+
+    # A case or entry id begins with a type and a class.
+    return any(registered_word(part) for word in _unknown_to(shipped, words) for part in word.split("/")[:2])
+
+
+def _unknown_to(lists: Sequence[Path], words: Sequence[str]) -> list[str]:
+    """Those of `words` that name no model of these lists. Raises ListError."""
     from harness.plan import PlanError, select
     from model_lists import load_list
 
-    entries = [entry for path in shipped for entry in load_list(path)] if words else []
+    entries = [entry for path in lists for entry in load_list(path)]
+    missing = []
     for word in words:
         try:
             select(entries, words=[word])
         except PlanError:
-            # A case or entry id begins with a type and a class.
-            if any(registered_word(part) for part in word.split("/")[:2]):
-                return True
-    return False
+            missing.append(word)
+    return missing

@@ -14,6 +14,7 @@ from harness.cli import options
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from harness.cli.drive import Plan
     from harness.cli.planning import Dealt
 
 
@@ -73,37 +74,51 @@ def plan(
         print(json.dumps({"shard": [f"{number}/{shards}" for number in range(1, shards + 1)]}))
         return
     drive.say_what_lacks(planned)
-    _print(dealt, planned.target.name, workers)
+    _print(dealt, planned, workers)
 
 
-def _print(dealt: Dealt, target: str, workers: int) -> None:
+def _print(dealt: Dealt, planned: Plan, workers: int) -> None:
     from rich.console import Console
 
     from harness.cli.planning import shard_seconds
-    from harness.cli.style import duration, plain
+    from harness.cli.style import plain
     from harness.plan import FIELDS_AFTER_ENTRY
     from harness.plan.durations import totals
 
-    document = dealt.document
-    chosen = {case.case_id for case in document.cases}
-    cases = [case for case in dealt.milliseconds if case.id in chosen]
-    twins = sum(case.id in dealt.past and dealt.past[case.id].twin for case in cases)
+    document, cases = dealt.document, dealt.milliseconds
     console = Console()
-    console.print(plain(f"{len({case.entry.id for case in cases})} models, {len(cases)} cases on {target}"))
-    known = f"{twins} were the twin of another case the last time" if twins else "none is known to be another's twin"
-    console.print(plain(f"at most {len(cases) - twins} jobs: {known}, others show while running"), soft_wrap=True)
-    table = _table("mode", "phase", "cases", "predicted")
-    for (mode, phase), (count, milliseconds) in totals(cases, dealt.milliseconds).items():
-        table.add_row(mode, phase, str(count), duration(milliseconds / 1000))
+    listed = sum(planned.not_attempted.values())
+    entries = len({case.entry.id for case in cases})
+    also = f", and {listed} not attempted" if listed else ""
+    console.print(plain(f"{entries} models{also}, {len(cases)} cases on {planned.target.name}"), highlight=False)
+    twins = len(cases) - len(dealt.jobs)
+    known = f"{twins} are built just like another" if twins else "none is built just like another"
+    console.print(plain(f"{len(dealt.jobs)} unique jobs predicted: of the cases {known}"), soft_wrap=True)
+    table = _table("mode", "phase", "cases", "unique", "predicted")
+    for (mode, phase), total in totals(cases, dealt.milliseconds, dealt.jobs, dealt.unknown).items():
+        predicted = _time(total.milliseconds / 1000, total.unknown, total.jobs)
+        table.add_row(mode, phase, str(total.cases), str(total.jobs), predicted)
     console.print(table)
+    jobs, guessed = ({case.id for case in some} for some in (dealt.jobs, dealt.unknown))
     table = _table("shard", "models", "cases", "work", f"wall, {workers} worker{'s' * (workers > 1)}")
     for number in range(1, document.shards + 1):
         own = [case for case in document.cases if case.shard == number]
         models = {case.case_id.rsplit("/", FIELDS_AFTER_ENTRY)[0] for case in own}
+        counts = tuple(sum(case.case_id in some for case in own) for some in (guessed, jobs))
         work, wall = shard_seconds(document, number, workers)
-        table.add_row(f"{number}/{document.shards}", str(len(models)), str(len(own)), duration(work), duration(wall))
+        times = [_time(seconds, *counts, "guessed") for seconds in (work, wall)]
+        table.add_row(f"{number}/{document.shards}", str(len(models)), str(len(own)), *times)
     console.print(table)
     console.print(plain(f"plan {document.id}"))
+
+
+def _time(seconds: float, unknown: int, of: int, word: str = "unknown") -> str:
+    """Predicted time of so many jobs, and of how many of them it is unknown."""
+    from harness.cli.style import duration
+
+    if unknown and unknown >= of:
+        return "unknown"
+    return f"{duration(seconds)} and {unknown} {word}" if unknown else duration(seconds)
 
 
 def _table(*columns: str) -> Table:

@@ -13,10 +13,10 @@ from harness.cli.style import duration
 from harness.plan import FIELDS_AFTER_ENTRY, PlanError, from_ids, select
 from harness.plan.budget import parse_budget, within
 from harness.plan.document import PlanDocument, entries_digest, made
-from harness.plan.durations import forecast
+from harness.plan.durations import NOTHING, forecast
 from harness.plan.sharding import Shard, makespan, split
+from harness.plan.twins import collapsed, originals
 from harness.pytest_plugin.settings import read_plan
-from harness.records import PastCase
 from model_lists import load_list
 from results.learned import learned
 
@@ -25,11 +25,13 @@ _NAMED = 20
 
 @dataclass(frozen=True)
 class Dealt:
-    """A plan for all shards, the time of every chosen case (left-out ones too), and what is known of them."""
+    """A plan for all shards, the time of each of its cases when twins only look each other's result up, the cases that
+    are predicted to run as jobs of their own, and those whose time nothing is known of."""
 
     document: PlanDocument
     milliseconds: Mapping[Case, int]
-    past: Mapping[str, PastCase]
+    jobs: frozenset[Case]
+    unknown: frozenset[Case]
 
 
 def deal(plan: drive.Plan, shards: int, budget: str | None, workers: int, planned_at: str = "") -> Dealt:
@@ -49,15 +51,19 @@ def deal(plan: drive.Plan, shards: int, budget: str | None, workers: int, planne
         if not chosen:
             shortest = min(expected.milliseconds.values())
             raise PlanError(f"nothing fits into --budget {budget}: the shortest case takes {shortest / 1000:g} s")
+    milliseconds = collapsed({case: expected.milliseconds[case] for case in chosen})
     document = made(
-        {case: expected.milliseconds[case] for case in chosen},
+        milliseconds,
         shards,
         target=plan.request.target,
         lists=[options.list_name(path) for path in plan.request.lists],
         left_out=set(plan.cases) - set(chosen),
         planned_at=planned_at,
     )
-    return Dealt(document, expected.milliseconds, past)
+    # A job that only looked another's result up the last time is none of its own.
+    looked_up = {case for case in chosen if case.id in past and past[case.id].twin}
+    jobs = frozenset(original for case, original in originals(chosen).items() if case not in looked_up)
+    return Dealt(document, milliseconds, jobs, frozenset(case for case in jobs if expected.basis[case] == NOTHING))
 
 
 def part(plan: drive.Plan, dealt: Dealt, shard: Shard) -> drive.Plan:

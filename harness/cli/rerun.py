@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness.cli import options
+from model_lists.aliases import current
 
 if TYPE_CHECKING:
     from results.store import Run
@@ -16,6 +17,8 @@ def rerun(
     what: Annotated[
         list[str] | None,
         typer.Argument(
+            metavar="[WHAT]...",
+            parser=current,
             help="Model type, class, Hub id, case id or glob; of the cases of a run where one is looked at."
         ),
     ] = None,

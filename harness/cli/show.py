@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from harness.cli import options
+from model_lists.aliases import current
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -46,7 +47,9 @@ _COLUMNS = tuple(dict.fromkeys([*_LISTED, *(name for name, _ in _EVIDENCE), "det
 
 
 def show(
-    what: Annotated[str, typer.Argument(help="Model type, class, Hub id, case id or glob.")],
+    what: Annotated[
+        str, typer.Argument(metavar="WHAT", parser=current, help="Model type, class, Hub id, case id or glob.")
+    ],
     lists: options.Lists = None,
     store: options.Store = None,
     expectations: options.Expectations = None,
@@ -88,12 +91,12 @@ def show(
 
 
 def _last_results(store: Path, entries: set[str]) -> list[dict[str, Any]]:
-    """Rows of these entries, newest run first."""
+    """Rows of these entries under the ids they have now, newest run first."""
     from results.lookup import last_rows
 
     rows: list[dict[str, Any]] = []
-    for _, found in last_rows(store, lambda case_id: case_id.rsplit("/", 4)[0] in entries, _COLUMNS):
-        rows += found
+    for _, found in last_rows(store, lambda case_id: current(case_id).rsplit("/", 4)[0] in entries, _COLUMNS):
+        rows += [row | {name: current(row[name] or "") for name in ("case_id", "entry_id")} for row in found]
         if len(rows) >= _RESULTS_SHOWN * len(entries):
             break
     return rows

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -83,10 +83,28 @@ def forecast(cases: Sequence[Case], past: Mapping[str, PastCase]) -> Forecast:
     return Forecast(milliseconds, basis)
 
 
-def totals(cases: Iterable[Case], milliseconds: Mapping[Case, int]) -> dict[tuple[str, str], tuple[int, int]]:
-    """Number and milliseconds of the cases by (mode, phase), in the order of first occurrence."""
-    found: dict[tuple[str, str], tuple[int, int]] = {}
+@dataclass(slots=True)
+class Total:
+    """Number of cases, of them those that are jobs of their own and those whose time is unknown, and milliseconds."""
+
+    cases: int = 0
+    jobs: int = 0
+    unknown: int = 0
+    milliseconds: int = 0
+
+
+def totals(
+    cases: Iterable[Case], milliseconds: Mapping[Case, int], jobs: Collection[Case], unknown: Collection[Case]
+) -> dict[tuple[str, str], Total]:
+    """The totals of cases by (mode, phase), in the order of first occurrence, without the time of those `unknown`."""
+    found: dict[tuple[str, str], Total] = {}
     for case in cases:
-        count, total = found.get(key := (str(case.mode), str(case.phase)), (0, 0))
-        found[key] = count + 1, total + milliseconds[case]
+        total = found.setdefault((str(case.mode), str(case.phase)), Total())
+        total.cases += 1
+        if case in jobs:
+            total.jobs += 1
+        if case in unknown:
+            total.unknown += 1
+        else:
+            total.milliseconds += milliseconds[case]
     return found

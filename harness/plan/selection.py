@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -11,6 +12,7 @@ from itertools import product
 from typing import TypeVar
 
 from harness.cases import Case, Dtype, Entry, Mode, Phase, Profile
+from model_lists import RUN_LIBRARIES, tiers_within
 
 _Word = TypeVar("_Word", bound=StrEnum)
 
@@ -28,14 +30,15 @@ class PlanError(ValueError):
 def select(entries: Iterable[Entry], *, tier: str | None = None, words: Sequence[str] = ()) -> tuple[Entry, ...]:
     """The entries of `tier` (all tiers where None) that at least one of `words` names (all where there are none).
 
-    A word is a model type, a model class, a Hub id, a glob over any of these or over an entry's or
-    a case's id, or one of those ids in full. Order and first occurrence are kept; an entry that
-    occurs in several lists counts once. Raises PlanError for an unknown tier and for a word that
-    names no entry of the tier.
+    A tier has the entries of those nested in it too. A word is a model type, a model class, a Hub id, a glob over any
+    of these or over an entry's or a case's id, or one of those ids in full. Order and first occurrence are kept; an
+    entry that occurs in several lists counts once. Raises PlanError for an unknown tier and for a word that names no
+    entry of the tier.
     """
     unique = tuple({entry.id: entry for entry in entries}.values())
     if tier is not None:
-        in_tier = tuple(entry for entry in unique if entry.tier == tier)
+        within = tiers_within(tier)
+        in_tier = tuple(entry for entry in unique if entry.tier in within)
         if not in_tier:
             raise PlanError(unknown("tier", tier, sorted({entry.tier for entry in unique})))
         unique = in_tier
@@ -133,6 +136,29 @@ def lacking(entries: Iterable[Entry], phases: Iterable[Phase]) -> dict[Phase, in
             had = sorted({had for entry in entries for had in entry.phases}, key=list(Phase).index)
             raise PlanError(f"none of the {count} chosen models has the phase {phase} (they have: {', '.join(had)})")
     return {phase: count for phase, count in counts.items() if count}
+
+
+def not_attempted(entries: Iterable[Entry]) -> dict[str, int]:
+    """How many of `entries` are of each library whose models nothing here runs."""
+    return dict(Counter(entry.library for entry in entries if entry.library not in RUN_LIBRARIES))
+
+
+def attempted(entries: Iterable[Entry], words: Sequence[str] = ()) -> tuple[Entry, ...]:
+    """The entries whose library's models can be run.
+
+    Raises PlanError where there are others and no such entry, or none that a word in `words` names.
+    """
+    entries = tuple(entries)
+    chosen = tuple(entry for entry in entries if entry.library in RUN_LIBRARIES)
+    if len(chosen) == len(entries):
+        return chosen
+    for word in words or (None,):
+        named = entries if word is None else select(entries, words=[word])
+        if not any(entry.library in RUN_LIBRARIES for entry in named):
+            what = "the chosen models" if word is None else repr(word)
+            libraries = " and ".join(not_attempted(named))
+            raise PlanError(f"nothing here runs {what} yet: {libraries} models are listed, and not attempted")
+    return chosen
 
 
 def digest(cases: Iterable[Case]) -> str:

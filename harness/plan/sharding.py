@@ -14,8 +14,10 @@ from typing import TypeVar
 
 from harness.cases import Case, Dtype, Mode, Phase, Profile
 from harness.plan.selection import PlanError
+from harness.plan.twins import structure
 
 _Name = TypeVar("_Name", bound=Hashable)
+_PLACES = {word: place for words in (Phase, Dtype, Profile, Mode) for place, word in enumerate(words)}
 
 MAX_SHARDS = 10_000
 """More is a slip of the finger."""
@@ -48,8 +50,9 @@ def parse_shard(text: str) -> Shard:
 def sharded(milliseconds: Mapping[Case, int], count: int) -> list[list[Case]]:
     """The cases of each of `count` shards, in the order to run them: the models that take longest first.
 
-    The cases of a model stay together, unless they take longer than a shard's fair share: then those of one phase,
-    dtype and profile do, which share a reference; and if these are too long as well, none.
+    The cases of a model and of its predicted twins stay together, unless they take longer than a shard's fair share:
+    then those of one phase, dtype and profile do, which share a reference; if these are too long as well, those of one
+    mode, which are one job.
     """
     units = _units(milliseconds, count)
     weights = {name: sum(milliseconds[case] for case in unit) for name, unit in units.items()}
@@ -138,7 +141,7 @@ def _units(milliseconds: Mapping[Case, int], count: int) -> dict[tuple[str, ...]
     def grouped(cases: Iterable[Case], depth: int) -> dict[tuple[str, ...], list[Case]]:
         units: dict[tuple[str, ...], list[Case]] = {}
         for case in cases:
-            name = (case.entry.id, str(case.phase), str(case.dtype), str(case.profile), str(case.mode))
+            name = (structure(case.entry), str(case.phase), str(case.dtype), str(case.profile), str(case.mode))
             units.setdefault(name[:depth], []).append(case)
         return units
 
@@ -160,5 +163,4 @@ def _in_order(cases: Sequence[Case], milliseconds: Mapping[Case, int]) -> list[C
 
 
 def _place(case: Case) -> tuple[int, ...]:
-    words = ((Phase, case.phase), (Dtype, case.dtype), (Profile, case.profile), (Mode, case.mode))
-    return tuple(list(vocabulary).index(word) for vocabulary, word in words)
+    return tuple(_PLACES[word] for word in (case.phase, case.dtype, case.profile, case.mode))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.cases import Case, Dtype, Entry, Phase, Profile
-from harness.plan import PlanError, from_ids, lacking, plan, select, words_of
+from harness.plan import PlanError, attempted, from_ids, lacking, not_attempted, plan, select, words_of
 
 if TYPE_CHECKING:
     from harness.plan.document import PlanDocument
@@ -44,12 +44,17 @@ class Choice:
         phases = self._phases() or DEFAULT_PHASES
         dtypes = words_of("dtype", self.dtypes, list(Dtype)) if self.dtypes else DEFAULT_DTYPES
         profiles = words_of("profile", self.profiles, list(Profile)) if self.profiles else DEFAULT_PROFILES
-        self.lacking(entries)
-        return plan(self._entries(entries), phases, modes, dtypes, profiles, self.words)
+        chosen = attempted(self._entries(entries), self.words)
+        lacking(chosen, self._phases())
+        return plan(chosen, phases, modes, dtypes, profiles, self.words)
 
     def lacking(self, entries: Sequence[Entry]) -> dict[Phase, int]:
         """How many of the chosen entries lack a phase that was asked for. Raises PlanError where all of them do."""
-        return lacking(self._entries(entries), self._phases())
+        return lacking(attempted(self._entries(entries), self.words), self._phases())
+
+    def not_attempted(self, entries: Sequence[Entry]) -> dict[str, int]:
+        """How many of the chosen entries are of each library whose models nothing here runs."""
+        return not_attempted(self._entries(entries))
 
     def _entries(self, entries: Sequence[Entry]) -> tuple[Entry, ...]:
         return select(entries, tier=self.tier, words=self.words)

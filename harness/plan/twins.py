@@ -1,0 +1,38 @@
+"""Which cases are predicted to be the same job, so that one of them runs and the others are told its result.
+
+Only running shows it for sure: `harness.jobs.twins` compares weights, inputs and configs byte for byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from harness.cases import Case, Entry, Weights
+
+TWIN_MILLISECONDS = 200
+"""Taken for looking up what another case's job came to: its files are read and their checksums compared."""
+
+
+def structure(entry: Entry) -> str:
+    """The same for entries whose synthetic models are built alike: of one type, class and config."""
+    if entry.weights is not Weights.SYNTHETIC:
+        return entry.id
+    return "/".join((entry.model_type, entry.model_class, entry.config))
+
+
+def originals(cases: Iterable[Case]) -> dict[Case, Case]:
+    """For each case the first by id that is the same job, itself where there is no other."""
+    first: dict[tuple[str, ...], Case] = {}
+    jobs = {case: (structure(case.entry), case.phase, case.mode, case.dtype, case.profile) for case in cases}
+    for case, job in jobs.items():
+        if job not in first or case.id < first[job].id:
+            first[job] = case
+    return {case: first[job] for case, job in jobs.items()}
+
+
+def collapsed(milliseconds: Mapping[Case, int]) -> dict[Case, int]:
+    """The time of each case when the others of its job only look its result up."""
+    return {
+        case: milliseconds[case] if case is original else min(milliseconds[case], TWIN_MILLISECONDS)
+        for case, original in originals(milliseconds).items()
+    }
