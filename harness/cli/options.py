@@ -109,10 +109,11 @@ def list_paths(
 ) -> tuple[Path, ...]:
     """Files of the named lists. Where none is named: the shipped ones that may have models of `tier`.
 
-    Without a tier, a word means a model of the first of these that knows all of `words`: the smoke list, so that an
-    architecture is one model; all shipped lists; and these with what transformers registers. Raises ListError.
+    Without a tier, `words` mean models of the first of these that has them all: the smoke list, so that an architecture
+    is one model; that and what transformers registers, for a type or class alone; all shipped lists; and these with
+    what transformers registers. Raises ListError.
     """
-    from harness.derived import derived_list
+    from harness.derived import derived_list, registered_word
     from harness.pytest_plugin.settings import default_cache
     from model_lists import DERIVED_LIST, DERIVED_TIERS, NESTED_TIERS, ListError, list_names, list_path, lists_for
 
@@ -123,8 +124,11 @@ def list_paths(
         shipped = lists_for(tier)
         if not words:
             return shipped
-        if tier is None and not _unknown_to(few := lists_for(NESTED_TIERS[0]), words):
-            return few
+        if tier is None:
+            smoke = lists_for(NESTED_TIERS[0])
+            missing = _unknown_to(smoke, words)
+            if all(map(registered_word, missing)):
+                return (*smoke, derived_list(folder)) if missing else smoke
         if _unknown_but_registered(shipped, words):
             return (*shipped, derived_list(folder))
         return shipped

@@ -7,6 +7,7 @@ import pytest
 
 from harness import derived
 from harness.cases import Phase
+from harness.registry import transformers_registry
 from model_lists import DERIVED_TIERS, ListError, load_list, write_list
 
 
@@ -27,6 +28,12 @@ def test_every_registered_type_with_a_class_has_one_entry_in_its_tier(cache):
         (pair.model_type, pair.model_class) for pair in registered.pairs()
     }
     assert len(rows) == len(registered.pairs())
+    # What is read as text, without importing the library, is the same.
+    known = transformers_registry().classes
+    assert sorted(known) == sorted(registered.model_types())
+    assert {(kind, name) for kind in known for name in known[kind]} == {
+        (pair.model_type, pair.model_class) for pair in registered.pairs() if pair.model_type in known
+    }
 
 
 def test_phases_are_those_of_the_class(cache):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import random
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -54,7 +55,7 @@ def test_the_shipped_list_is_large_wide_and_small_on_disk():
 def test_tiers_are_nested_and_full_has_everything_that_ships():
     entries = [entry for path in lists_for("full") for entry in load_list(path)]
     tiers = [set(select(entries, tier=tier)) for tier in tiers_within("full")]
-    for smaller, larger in zip(tiers, tiers[1:], strict=False):
+    for smaller, larger in pairwise(tiers):
         assert smaller < larger
     assert tiers[-1] == set(entries)
     assert [path.name for path in lists_for("smoke")] == ["smoke.csv"], "a quick run reads the small list alone"

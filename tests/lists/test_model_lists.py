@@ -141,7 +141,7 @@ def test_unreadable_files_are_one_clear_line(tmp_path, content, complaint):
 
 
 def test_missing_files_and_names_say_what_is_valid(tmp_path):
-    with pytest.raises(ListError, match=r"no such list; valid: .*smoke"):
+    with pytest.raises(ListError, match=r"no such list; did you mean smoke\?; valid: .*smoke"):
         load_list("smok")
     with pytest.raises(ListError, match=r"absent\.csv:1: cannot be read.*smoke"):
         load_list(tmp_path / "absent.csv")
