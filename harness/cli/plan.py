@@ -50,6 +50,7 @@ def plan(
     folder, url = options.here(store, cache)
     if url:
         pull(url, folder, newest=RECENT_RUNS)
+    tier = tier or (None if lists else "smoke")
     request = drive.Request(
         lists=options.list_paths(lists, tier=tier, words=select or (), cache=cache),
         target=target,
@@ -57,7 +58,7 @@ def plan(
         modes=modes,
         dtypes=dtypes,
         profiles=profiles,
-        tier=tier or (None if lists else "smoke"),
+        tier=tier,
         words=select or [],
         workers=workers,
         store=folder,

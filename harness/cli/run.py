@@ -64,6 +64,7 @@ def run(
         pull(url, folder, newest=1, wanted=lambda run_id: resume in (run_id, "latest"))
     elif url and not document and (asked_shard or budget):
         pull(url, folder, newest=RECENT_RUNS)
+    tier = tier or (None if lists or resume else "smoke")
     request = drive.Request(
         lists=options.list_paths(lists, tier=tier, words=select or (), cache=cache),
         target=target,
@@ -71,7 +72,7 @@ def run(
         modes=modes,
         dtypes=dtypes,
         profiles=profiles,
-        tier=tier or (None if lists or resume else "smoke"),
+        tier=tier,
         words=select or [],
         workers=workers,
         store=folder,

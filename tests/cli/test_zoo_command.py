@@ -260,10 +260,8 @@ def test_controller_and_workers_stay_small_and_import_no_torch(zoo, models, tmp_
 
 def test_list_and_show_and_doctor(zoo, models):
     listed = zoo("list", "--list", models, "--family", "vision")
-    words = (
-        "gamma GammaModel acme/gamma-one vision image-classification nightly synthetic transformers 12 unknown unknown"
-    )
-    assert listed.out == words.replace(" ", "\t") + "\n"
+    facts = "gamma GammaModel acme/gamma-one vision image-classification nightly synthetic transformers 12"
+    assert listed.out == "\t".join(f"{facts} unknown unknown".split()) + "\n"
 
     zoo("run", "--list", models, "--target", "cpu", "--select", "beta", script={"beta/*/eager/*": "RUN_ERROR"})
     shown = zoo("show", "beta", "--list", models)
