@@ -75,24 +75,9 @@ def test_planning_and_comparing_follow_a_renamed_model(tmp_path):
 @pytest.mark.parametrize(
     "text",
     [
-        *(
-            "gpt2",
-            "a/b",
-            "a",
-            "a/b/c",
-            "",
-            "-a/b",
-            "a-/b",
-            "a/b-",
-            "a/b.",
-            ".a",
-            "a--b",
-            "a..b",
-            "a/b.git",
-            "_a/b_",
-            "a b",
-        ),
-        *("a/" + "b" * 96, "a/" + "b" * 97, "a.b/c-d_e.1", "a@b", "/b", "a/"),
+        *("gpt2", "a/b", "a", "a.b/c-d_e.1", "_a/b_", "a/" + "b" * 96),
+        *("", "a b", "a@b", "/b", "a/", "a/b/c", "-a/b", "a-/b", "a/b-", "a/b.", ".a", "a--b", "a..b", "a/b.git"),
+        "a/" + "b" * 97,
     ],
 )
 def test_an_id_is_what_the_hubs_own_client_takes_for_one(text):
