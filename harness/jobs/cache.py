@@ -16,7 +16,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from harness.cases import Case, Entry
+from harness.cases import Case, Entry, Weights
 
 INPUTS, REFERENCE, META, RETURNED = "inputs.pt", "reference.pt", "meta.json", "returned.pt"
 _PACKAGES = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "accelerate")
@@ -71,15 +71,21 @@ def published(folder: Path) -> Iterator[Path]:
 
 
 def _facts(entry: Entry) -> dict[str, Any]:
-    """The entry, with its config by what that says and not by where it lies; an absent one fails when it is built."""
-    if not entry.config:
+    """What of an entry its model and inputs are made of: of a synthetic one not its name, so that twins share them.
+
+    Its config counts by what that says and not by where it lies; an absent one fails when it is built.
+    """
+    if entry.weights is not Weights.SYNTHETIC:
         return asdict(entry)
+    made_of = {"weights": entry.weights, "model_type": entry.model_type, "model_class": entry.model_class}
+    if not entry.config:
+        return made_of
     try:
         with open(entry.config, "rb") as content:
             digest = hashlib.file_digest(content, "sha256").hexdigest()
     except OSError:
         digest = "absent"
-    return asdict(entry) | {"config": digest}
+    return made_of | {"config": digest}
 
 
 def _key(**parts: Any) -> str:

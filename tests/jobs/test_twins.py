@@ -5,8 +5,9 @@ import json
 
 import pytest
 
-from harness.cases import Case, Dtype, Evidence, Mode, Phase, Profile, Verdict
+from harness.cases import Case, Dtype, Evidence, Mode, Phase, Profile, Verdict, Weights
 from harness.jobs import JobRunner
+from harness.jobs.cache import checkpoint_folder, reference_folder
 from harness.jobs.twins import structure
 from harness.targets import resolve
 from model_lists import load_list
@@ -32,8 +33,19 @@ def test_a_twin_is_reported_without_running_again(runner):
     assert twin.case.entry.model_id == "someone/fine-tuned-vit"
     assert twin.evidence is Evidence.ARCHITECTURE_DEFAULT
     assert twin.worst == first.worst
-    assert not {"to-device", "run", "compare"} & set(twin.seconds)
+    assert not {"build", "reference", "to-device", "run", "compare"} & set(twin.seconds)
     assert twin.cpu_seconds is None
+
+
+def test_twins_share_their_files_and_others_do_not(tmp_path):
+    def folders(entry):
+        return checkpoint_folder(tmp_path, entry, 0), reference_folder(tmp_path, case(entry), 0)
+
+    named = dataclasses.replace(VIT, model_id="someone/fine-tuned-vit", revision="1" * 40, tier="full", params=7)
+    assert folders(named) == folders(VIT)
+    others = [{"model_class": "ViTModel"}, {"model_type": "deit"}, {"weights": Weights.HUB}]
+    apart = [folders(dataclasses.replace(VIT, **other)) for other in others]
+    assert len({*apart, folders(VIT)}) == len(others) + 1
 
 
 def test_the_same_case_is_never_its_own_twin(runner):
