@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness.cli import options
-from model_lists.aliases import current
 
 if TYPE_CHECKING:
     from harness.cases import Entry
@@ -34,7 +33,7 @@ PASSING, FAILING, UNKNOWN = STATES = ("passing", "failing", "unknown")
 def list_models(
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[WORD]...", parser=current, help="Model type, class, Hub id or glob."),
+        typer.Argument(metavar="[WORD]...", parser=options.renamed, help="Model type, class, Hub id or glob."),
     ] = None,
     lists: options.Lists = None,
     tier: options.Tier = None,

@@ -15,6 +15,15 @@ from results.remote import is_url, local_folder, mirror
 
 DEFAULT_TARGET = "tpu"
 
+
+def renamed(word: str) -> str:
+    """The word with a model's new id in place of an old one. A registered type stays, though a model was called so."""
+    from harness.derived import registered_word
+
+    now = current(word)
+    return word if now != word and registered_word(word) else now
+
+
 Lists = Annotated[
     list[str] | None,
     typer.Option("--list", metavar="NAME|FILE", help="Model list: a shipped one's name or a CSV file. Repeatable."),
@@ -33,7 +42,7 @@ Profiles = Annotated[list[str] | None, typer.Option("--profile", help="Input sha
 Select = Annotated[
     list[str] | None,
     typer.Option(
-        "--select", "-k", metavar="WORD", parser=current, help="Model type, class, Hub id, case id or glob. Repeatable."
+        "--select", "-k", metavar="WORD", parser=renamed, help="Model type, class, Hub id, case id or glob. Repeatable."
     ),
 ]
 Workers = Annotated[int | None, typer.Option("--workers", "-n", min=1, help="Side by side (default: cores).")]

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness.cli import options
-from model_lists.aliases import current
 
 if TYPE_CHECKING:
     from results.store import Run
@@ -18,7 +17,7 @@ def rerun(
         list[str] | None,
         typer.Argument(
             metavar="[WHAT]...",
-            parser=current,
+            parser=options.renamed,
             help="Model type, class, Hub id, case id or glob; of the cases of a run where one is looked at."
         ),
     ] = None,

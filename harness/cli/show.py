@@ -48,7 +48,7 @@ _COLUMNS = tuple(dict.fromkeys([*_LISTED, *(name for name, _ in _EVIDENCE), "det
 
 def show(
     what: Annotated[
-        str, typer.Argument(metavar="WHAT", parser=current, help="Model type, class, Hub id, case id or glob.")
+        str, typer.Argument(metavar="WHAT", parser=options.renamed, help="Model type, class, Hub id, case id or glob.")
     ],
     lists: options.Lists = None,
     store: options.Store = None,

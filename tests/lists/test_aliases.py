@@ -7,6 +7,7 @@ from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
 
 import results
+from harness.cli import options
 from model_lists import HUB_ID, ListError
 from model_lists.aliases import aliases, current, read_aliases
 from results import schema
@@ -32,6 +33,11 @@ CASE = "bert/BertForMaskedLM/{}/synthetic/forward/eager/float32/padded"
 )
 def test_old_ids_are_replaced_in_words_and_ids(given, now):
     assert current(given) == now
+
+
+def test_a_word_that_is_a_type_means_the_type():
+    assert current("gpt2") != "gpt2", "a model was called so"
+    assert [options.renamed(word) for word in ("gpt2", OLD, "bert/*")] == ["gpt2", NEW, "bert/*"]
 
 
 def test_an_old_id_with_an_owner_is_replaced_as_well():
