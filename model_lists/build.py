@@ -10,14 +10,16 @@ The rule:
 
 1. A model may be chosen if transformers registers its type and a class for it (a sentence-transformers model by the
    body it is made of), if it is a timm model (as `timm_wrapper`), or if diffusers exports its class. Not if it is
-   known to need code of its own repository, under an old id whose new one is known too, or in the smoke list.
+   known to need code of its own repository while others of its type do not, under an old id whose new one is known
+   too, or in the smoke list.
 2. Within a type, models named by `CORE_SOURCES` or more sources come first, the safe core. Then those: not gated; not
    known from `OLD_LISTING` alone; of the owner whose checkpoint stands for the type; no made-up test model; with a
    known revision; with a known size; named by more sources; by name.
 3. They are dealt into groups of equal class and size (`SIZES`). The groups take turns, the one with the best model
    first, until the type has `PER_TYPE`. Those known from `OLD_LISTING` alone only fill a type up to `PER_TYPE_OLD`.
-4. The first `PER_NIGHT` of a type's core that are not known to be gated or larger than `NIGHT_PARAMS` make the tier
-   nightly, the first `PER_WEEK` of a type that are not known to be gated weekly, all others full.
+4. Of a type's models that are not known to be gated or to need code of their own, the first `PER_NIGHT` of its core
+   that are not known to be larger than `NIGHT_PARAMS` make the tier nightly, the first `PER_WEEK` weekly. All others
+   are full.
 5. The class is the one that the model's config names where it is registered for the type; else the first registered
    for the type that does the model's task; else the one that stands for the type.
 """
@@ -128,16 +130,17 @@ def chosen(
 
     `facts` and `architectures` are rows of FACTS, `registered` the entries of REGISTERED.
     """
-    facts = [row for row in facts if row["custom_code"] != "true"]
+    facts = list(facts)
     renamed = _renamed(facts)
     taken = {entry.model_id.lower() for entry in smoke} | {old.lower() for old in renamed}
     of_type: dict[str, list[Candidate]] = {}
     for one in _candidates(facts, architectures, registered):
         if one.entry.model_id.lower() not in taken:
             of_type.setdefault(one.entry.model_type, []).append(one)
-    entries = [
-        entry for model_type in sorted(of_type) for entry in _in_tiers(list(_spread(of_type[model_type], PER_TYPE)))
-    ]
+    entries: list[Entry] = []
+    for _, ones in sorted(of_type.items()):
+        plain = [one for one in ones if one.entry.custom_code != "yes"]
+        entries += _in_tiers(list(_spread(plain or ones, PER_TYPE)))
     known = {entry.model_id for entry in (*smoke, *entries)}
     return tuple(entries), {old: new for old, new in sorted(renamed.items()) if new in known}
 
@@ -219,7 +222,7 @@ def _spread(candidates: Sequence[Candidate], count: int) -> Iterator[Candidate]:
 
 def _in_tiers(candidates: Sequence[Candidate]) -> list[Entry]:
     """The models of a type in the tiers of point 4, by tier and then by choice."""
-    free = [one for one in candidates if one.entry.gated != "yes"]
+    free = [one for one in candidates if "yes" not in (one.entry.gated, one.entry.custom_code)]
     small = [one for one in free if one.core and (one.entry.params or 0) <= NIGHT_PARAMS]
     nightly = small[:PER_NIGHT]
     weekly = [one for one in free[:PER_WEEK] if one not in nightly]

@@ -48,7 +48,8 @@ def test_the_shipped_list_is_large_wide_and_small_on_disk():
     assert sum(size > 70e9 for size in sizes) > 100
     assert max(Counter(entry.model_type for entry in entries).values()) <= build.PER_TYPE
     assert {entry.gated for entry in entries} == {"yes", "no", "unknown"}
-    assert not any(entry.custom_code == "yes" for entry in entries)
+    needing_code = {entry.model_type for entry in entries if entry.custom_code == "yes"}
+    assert not any(entry.custom_code != "yes" for entry in entries if entry.model_type in needing_code)
     assert Path(build.__file__).with_name("hub.csv").stat().st_size < 1_000_000
 
 
@@ -124,8 +125,14 @@ def test_other_libraries_are_listed_as_theirs():
 
 def test_what_cannot_be_chosen_is_not():
     smoke = Entry("Acme/Smoke", "", "transformers", "bert", "BertModel", "text-encoder", "", None, "smoke")
-    facts = (fact("a/code", custom_code="true"), fact("a/type", model_type="unheard"), fact("acme/smoke"))
+    facts = (fact("a/type", model_type="unheard"), fact("acme/smoke"))
     assert chosen(*facts, smoke=(smoke,))[0] == ()
+
+
+def test_code_of_its_own_is_taken_only_for_a_type_that_has_nothing_else():
+    own = fact("a/code", custom_code="true")
+    assert [(entry.model_id, entry.tier) for entry in chosen(own)[0]] == [("a/code", "full")]
+    assert ids(own, fact("a/plain", "a")) == ["a/plain"]
 
 
 def test_nightly_is_small_core_and_free_weekly_is_free():
