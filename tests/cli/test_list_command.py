@@ -33,9 +33,19 @@ def test_filters_narrow_and_the_number_comes_last(zoo, with_flux):
     assert (wrong.code, "did you mean beta?" in wrong.err) == (2, True)
 
 
-def test_a_status_is_of_the_last_results_on_the_target(zoo, with_flux):
-    broken = {"beta/*/compiled/*": "RUN_ERROR"}
-    assert zoo("run", "--list", with_flux, "--tier", "smoke", "--target", "cpu", script=broken).code == 1
+def test_a_status_is_of_the_last_results_on_the_target(zoo, with_flux, night):
+    alpha, beta, gamma = (
+        f"{entry}/synthetic/forward/{{}}/float32/padded"
+        for entry in (
+            "alpha/AlphaModel/acme/alpha",
+            "beta/BetaForCausalLM/acme/beta",
+            "gamma/GammaModel/acme/gamma-one",
+        )
+    )
+    bad, busy = {"verdict": "RUN_ERROR"}, {"verdict": "DEVICE_BUSY"}
+    good = {alpha.format("eager"): {}, beta.format("eager"): {}}
+    night(good | {beta.format("compiled"): bad, gamma.format("eager"): busy})
+    night({alpha.format("compiled"): bad}, target="elsewhere")
     for status, named in (
         ("failing", ["acme/beta"]),
         ("passing", ["acme/alpha"]),
