@@ -19,6 +19,7 @@ from harness.plan.document import dumps
 from harness.pytest_plugin.settings import Choice, default_cache
 from harness.records import real_target
 from model_lists import DERIVED_LIST, load_list
+from model_lists.aliases import current
 from results import StoreError, default_store
 
 if TYPE_CHECKING:
@@ -113,7 +114,8 @@ def again(request: Request, cases: Sequence[str], run: Run) -> Plan:
     request = replace(request, lists=_lists_of(run, request.lists, plan.cache))
     entries = select((entry for path in request.lists for entry in load_list(path)), tier=request.tier)
     known = {entry.id for entry in entries}
-    here = [case_id for case_id in cases if case_id.rsplit("/", FIELDS_AFTER_ENTRY)[0] in known]
+    now = map(current, cases)
+    here = [case_id for case_id in now if case_id.rsplit("/", FIELDS_AFTER_ENTRY)[0] in known]
     if len(here) < len(cases) and not request.tier:
         print(f"{len(cases) - len(here)} cases of run {run.id} are of models that no list has", file=sys.stderr)
     asked = {
@@ -134,12 +136,14 @@ def again(request: Request, cases: Sequence[str], run: Run) -> Plan:
 
 
 def _lists_of(run: Run, lists: tuple[Path, ...], cache: Path) -> tuple[Path, ...]:
-    """The lists, and the derived one where the run's cases came from that."""
+    """The lists, and those that the run's cases came from, as far as they ship or are derived."""
     from harness.derived import derived_list
+    from model_lists import list_names, list_path
 
-    if f"{DERIVED_LIST}.csv" in run.provenance.get("lists", {}):
-        return tuple(dict.fromkeys((*lists, derived_list(cache))))
-    return lists
+    used = run.provenance.get("lists", {})
+    shipped = [list_path(name) for name in list_names() if f"{name}.csv" in used]
+    derived = [derived_list(cache)] if f"{DERIVED_LIST}.csv" in used else []
+    return tuple(dict.fromkeys((*lists, *shipped, *derived)))
 
 
 def resumed(request: Request, run_id: str) -> Plan:

@@ -18,7 +18,7 @@ def rerun(
         typer.Argument(
             metavar="[WHAT]...",
             parser=options.renamed,
-            help="Model type, class, Hub id, case id or glob; of the cases of a run where one is looked at."
+            help="Model type, class, Hub id, case id or glob; of the cases of a run where one is looked at.",
         ),
     ] = None,
     failed_in: Annotated[
