@@ -147,6 +147,7 @@ class Verdict(StrEnum):
     BACKEND_UNAVAILABLE = "BACKEND_UNAVAILABLE", Group.ENVIRONMENT, "the target's device cannot be used here"
     DEVICE_BUSY = "DEVICE_BUSY", Group.ENVIRONMENT, "another process owns the device"
     OOM_HOST = "OOM_HOST", Group.ENVIRONMENT, "the host ran out of memory"
+    TOO_LARGE = "TOO_LARGE", Group.ENVIRONMENT, "predicted to need more memory than there is; it was not started"
     DISK_FULL = "DISK_FULL", Group.ENVIRONMENT, "no space left to write"
     CHECKPOINT_MISSING = "CHECKPOINT_MISSING", Group.ENVIRONMENT, "the real checkpoint is not on this machine"
 

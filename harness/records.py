@@ -146,14 +146,27 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
+class Peak:
+    """Bytes that the largest process of a case is predicted to need.
+
+    `least` is what it has needed before, or must for its parameters alone; None where that is unknown.
+    """
+
+    bytes: int
+    least: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class PastCase:
     """What planning learns from a case's recent results on a target.
 
     `seconds` is the median wall time, None where no result tells how long the case takes; `verdict` the last one,
-    `recorded_at` when that was made (UTC, ISO 8601), and `twin` whether another case ran in its stead then.
+    `recorded_at` when that was made (UTC, ISO 8601), and `twin` whether another case ran in its stead then. `peak` is
+    the largest resident memory of its process in bytes, None where no result tells.
     """
 
     seconds: float | None
     verdict: Verdict
     recorded_at: str
     twin: bool = False
+    peak: int | None = None

@@ -1,4 +1,4 @@
-"""What planning the next run learns from the last ones: how long each case takes, how it ended, and when."""
+"""What the next run learns from the last ones: how long each case takes, what memory, how it ended, and when."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from results.store import Run, list_runs, open_run, read
 RECENT_RUNS = 20
 """Runs that are learned from; a run in shards counts as one."""
 RECENT_RESULTS = 5
-"""Results of a case whose median wall time counts."""
+"""Results of a case whose median wall time counts, and whose largest peak of memory."""
 
 _LOOKED_AT = 50 * RECENT_RUNS
-_COLUMNS = ("case_id", "target", "verdict", "recorded_at", "wall_seconds", "twin_of")
+_COLUMNS = ("case_id", "target", "verdict", "recorded_at", "wall_seconds", "twin_of", "peak_host_bytes")
 _ENDED_EARLY = (
     Verdict.BACKEND_UNAVAILABLE,
     Verdict.DEVICE_BUSY,
     Verdict.DISK_FULL,
     Verdict.OOM_HOST,
+    Verdict.TOO_LARGE,
     Verdict.HARNESS_ERROR,
 )
 """What befalls a case on a bad day and says nothing about how long it takes on a good one."""
@@ -37,7 +38,8 @@ with one as (
     from one
 )
 select case_id, median(seconds) filter (timed and place <= {RECENT_RESULTS}),
-    arg_max(verdict, recorded_at), max(recorded_at), arg_max(coalesce(twin_of, '') <> '', recorded_at)
+    arg_max(verdict, recorded_at), max(recorded_at), arg_max(coalesce(twin_of, '') <> '', recorded_at),
+    max(peak_host_bytes) filter (timed and place <= {RECENT_RESULTS})
 from ranked group by case_id order by case_id
 """
 # A twin's own wall time is what looking its original up took. In another shard than that it would run itself.
@@ -52,23 +54,24 @@ def learned(store: Path, target: str) -> dict[str, PastCase]:
     # Between time and fraction, the id of a run names its target.
     names = [name for name in list_runs(store) if name[17:-7] == target][-_LOOKED_AT:]
     runs = _complete(open_run(store, name) for name in names)[-RECENT_RUNS:]
+    import pyarrow
+
     tables = []
     for place, parts in enumerate(runs):
         for run in parts:
             table, _ = read(run, _COLUMNS)
-            tables.append(table.append_column("run", [[place] * len(table)]))
+            tables.append(table.append_column("run", pyarrow.array([place] * len(table), pyarrow.int64())))
     if not any(map(len, tables)):
         return {}
     import duckdb
-    import pyarrow
 
     with duckdb.connect() as connection:
         connection.register("recent", pyarrow.concat_tables(tables))
         rows = connection.execute(_QUERY).fetchall()
     past: dict[str, PastCase] = {}
-    for case_id, seconds, verdict, recorded_at, twin in sorted(rows, key=lambda row: row[3] or ""):
+    for case_id, seconds, verdict, recorded_at, twin, peak in sorted(rows, key=lambda row: row[3] or ""):
         if verdict in set(Verdict):  # of a model that was renamed meanwhile the later result counts
-            past[current(case_id)] = PastCase(seconds, Verdict(verdict), recorded_at, bool(twin))
+            past[current(case_id)] = PastCase(seconds, Verdict(verdict), recorded_at, bool(twin), peak)
     return past
 
 

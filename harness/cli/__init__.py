@@ -17,6 +17,7 @@ EXIT_INTERRUPTED = 130
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit the process with one of the codes above."""
     from harness.cli.app import app
+    from harness.jobs.memory import BadAmount
     from harness.plan import PlanError
     from harness.targets import UnknownTarget
     from harness.targets.base import TargetUnavailable
@@ -26,7 +27,7 @@ def main(arguments: list[str] | None = None) -> None:
 
     try:
         app(arguments, prog_name="zoo")
-    except (PlanError, ListError, ExpectationError, StoreError, UnknownTarget, TargetUnavailable) as error:
+    except (PlanError, ListError, ExpectationError, StoreError, UnknownTarget, TargetUnavailable, BadAmount) as error:
         print(f"ERROR: {error}", file=sys.stderr)
         sys.exit(EXIT_NOTHING)
     except KeyboardInterrupt:

@@ -12,10 +12,14 @@ import typer
 from harness.cli import options
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from rich.table import Table
 
+    from harness.cases import Case
     from harness.cli.drive import Plan
     from harness.cli.planning import Dealt
+    from harness.records import Peak
 
 
 def plan(
@@ -100,6 +104,7 @@ def _print(dealt: Dealt, planned: Plan, workers: int) -> None:
         predicted = _time(total.milliseconds / 1000, total.unknown, total.jobs)
         table.add_row(mode, phase, str(total.cases), str(total.jobs), predicted)
     console.print(table)
+    console.print(plain(_memory(dealt.peaks)), soft_wrap=True)
     jobs, guessed = ({case.id for case in some} for some in (dealt.jobs, dealt.unknown))
     table = _table("shard", "models", "cases", "work", f"wall, {workers} worker{'s' * (workers > 1)}")
     for number in range(1, document.shards + 1):
@@ -111,6 +116,20 @@ def _print(dealt: Dealt, planned: Plan, workers: int) -> None:
         table.add_row(f"{number}/{document.shards}", str(len(models)), str(len(own)), *times)
     console.print(table)
     console.print(plain(f"plan {document.id}"))
+
+
+def _memory(peaks: Mapping[Case, Peak]) -> str:
+    """One line on the memory that cases are predicted to need, each in its largest process."""
+    from harness.jobs.memory import usable
+
+    there = usable()
+    known = [peak.least for peak in peaks.values() if peak.least is not None]
+    if not known:
+        return "memory: unknown, no case has run yet"
+    large = sum(least > there for least in known)
+    lacking = f", and unknown of {len(peaks) - len(known)}" if len(known) < len(peaks) else ""
+    here = f"{large} cases are TOO_LARGE for this machine" if large else "every case of which it is known fits here"
+    return f"memory: at most {max(known) / 2**20:,.0f} MiB in one process{lacking}; {here}"
 
 
 def _time(seconds: float, unknown: int, of: int, word: str = "unknown") -> str:

@@ -14,9 +14,11 @@ from harness.plan import FIELDS_AFTER_ENTRY, PlanError, from_ids, select
 from harness.plan.budget import parse_budget, within
 from harness.plan.document import PlanDocument, entries_digest, made
 from harness.plan.durations import NOTHING, forecast
+from harness.plan.peaks import predicted
 from harness.plan.sharding import Shard, makespan, split
 from harness.plan.twins import collapsed, originals
 from harness.pytest_plugin.settings import read_plan
+from harness.records import Peak
 from model_lists import load_list
 from results.learned import learned
 
@@ -26,12 +28,13 @@ _NAMED = 20
 @dataclass(frozen=True)
 class Dealt:
     """A plan for all shards, the time of each of its cases when twins only look each other's result up, the cases that
-    are predicted to run as jobs of their own, and those whose time nothing is known of."""
+    are predicted to run as jobs of their own, those whose time nothing is known of, and the memory that each needs."""
 
     document: PlanDocument
     milliseconds: Mapping[Case, int]
     jobs: frozenset[Case]
     unknown: frozenset[Case]
+    peaks: Mapping[Case, Peak]
 
 
 def deal(plan: drive.Plan, shards: int, budget: str | None, workers: int, planned_at: str = "") -> Dealt:
@@ -63,7 +66,9 @@ def deal(plan: drive.Plan, shards: int, budget: str | None, workers: int, planne
     # A job that only looked another's result up the last time is none of its own.
     looked_up = {case for case in chosen if case.id in past and past[case.id].twin}
     jobs = frozenset(original for case, original in originals(chosen).items() if case not in looked_up)
-    return Dealt(document, milliseconds, jobs, frozenset(case for case in jobs if expected.basis[case] == NOTHING))
+    unknown = frozenset(case for case in jobs if expected.basis[case] == NOTHING)
+    peaks = {case: predicted(case, past[case.id].peak if case.id in past else None) for case in chosen}
+    return Dealt(document, milliseconds, jobs, unknown, peaks)
 
 
 def part(plan: drive.Plan, dealt: Dealt, shard: Shard) -> drive.Plan:

@@ -16,11 +16,22 @@ _POLL_SECONDS = 0.05
 
 
 class DeviceBusy(RuntimeError):
-    """Another process held the device for all of WAIT_SECONDS."""
+    """Another process held the device for as long as there was patience."""
+
+
+class Patience:
+    """Seconds that a worker goes on waiting for a device.
+
+    All is spent once a wait was in vain, so that thousands of cases do not each wait as long; whoever gets the device
+    after all has all of it again.
+    """
+
+    def __init__(self) -> None:
+        self.left = WAIT_SECONDS
 
 
 @contextmanager
-def held(target: Target, cache: Path) -> Iterator[None]:
+def held(target: Target, cache: Path, patience: Patience) -> Iterator[None]:
     """Hold the target's device, where it is exclusive. Released by the kernel if this process dies.
 
     Raises DeviceBusy.
@@ -30,7 +41,7 @@ def held(target: Target, cache: Path) -> Iterator[None]:
         return
     path = cache / "locks" / f"{target.device_type}.lock"
     path.parent.mkdir(parents=True, exist_ok=True)
-    until = time.monotonic() + WAIT_SECONDS
+    until = time.monotonic() + patience.left
     with open(path, "w") as lock:
         while True:
             try:
@@ -38,6 +49,12 @@ def held(target: Target, cache: Path) -> Iterator[None]:
                 break
             except BlockingIOError as busy:
                 if time.monotonic() > until:
-                    raise DeviceBusy(f"{target.name} was held by another process for {WAIT_SECONDS:.0f} s") from busy
+                    also = "" if patience.left else ", which an earlier case of this worker waited for"
+                    patience.left = 0.0
+                    raise DeviceBusy(
+                        f"{target.name} was held by another process for {WAIT_SECONDS:.0f} s{also}:"
+                        " `zoo rerun --verdict DEVICE_BUSY` tries again"
+                    ) from busy
                 time.sleep(_POLL_SECONDS)
+        patience.left = WAIT_SECONDS
         yield

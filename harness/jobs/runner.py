@@ -7,6 +7,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from harness.cases import Case, Entry, Stage, Verdict
 from harness.jobs import attempts, death, device_lock, trail
 from harness.jobs import cache as caches
 from harness.jobs.attempts import WRONG
+from harness.jobs.memory import SETTING, Ledger, usable
 from harness.jobs.payload import of_case
 from harness.jobs.prepared import Prepared
 from harness.jobs.supervisor import (
@@ -29,7 +31,7 @@ from harness.jobs.supervisor import (
     supervise,
 )
 from harness.jobs.twins import Twins
-from harness.records import Blame, Counters, Leaf, Record
+from harness.records import Blame, Counters, Leaf, Peak, Record
 from harness.targets.base import Target, TargetUnavailable
 
 _SWITCHES = ("TORCH_COMPILE_DISABLE", "TORCHDYNAMO_", "TORCH_COMPILE_BACKEND")
@@ -37,6 +39,10 @@ _SWITCHES = ("TORCH_COMPILE_DISABLE", "TORCHDYNAMO_", "TORCH_COMPILE_BACKEND")
 _LOCATED = (*WRONG, Verdict.RUN_ERROR, Verdict.UNSUPPORTED_OP, Verdict.CRASH)
 """Failures of a run that one operator may be to blame for, and so are sought in it."""
 _SECRETS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_HUB_TOKEN")
+
+
+class TooLarge(RuntimeError):
+    """A case needs more memory than jobs may ever use on this machine; the message says how much, in one line."""
 
 
 class JobRunner:
@@ -48,6 +54,9 @@ class JobRunner:
 
     `again` says of a failure whether it is worth a second attempt in a fresh process, where another process may end
     otherwise at all (`harness/jobs/attempts.py`); None: none is.
+
+    `peak` predicts the memory that a case needs; no more jobs run side by side, on all of the machine, than have enough
+    of it, and one that needs more than there can be ends as TOO_LARGE before it starts.
 
     `servers` is a private folder that the runners of a run have in common, to share their servers.
     Two servers are forked from: one preloaded with the target, and, only when a reference is not
@@ -67,10 +76,14 @@ class JobRunner:
         fault: str = "",
         servers: Path | None = None,
         again: Callable[[Record], bool] | None = None,
+        peak: Callable[[Case], Peak] = lambda case: Peak(0),
     ) -> None:
         self.target, self.cache, self.limits, self.seed, self.worker = target, cache, limits, seed, worker
         self.fault = fault
         self.again = again
+        self._peak = peak
+        self._memory = Ledger(cache / "memory", usable())
+        self._patience = device_lock.Patience()
         self._own_servers = None if servers else tempfile.TemporaryDirectory(prefix="zoo-")
         self._servers = servers or Path(self._own_servers.name)
         self._twins = Twins(self._servers)
@@ -150,6 +163,7 @@ class JobRunner:
         record = Record(case, self.target.name, self.target.emulated, Verdict.HARNESS_ERROR, Stage.IMPORT)
         try:
             try:
+                self._require_memory(case)
                 self.start()
                 record = self._judged(record)
             except ServerFailed as failed:  # which says nothing about this case
@@ -160,6 +174,8 @@ class JobRunner:
                     taken = dataclasses.replace(record, stage=failed.stage, message=str(failed))
                     again = attempts.repeated(taken, again)
                 record = again
+        except TooLarge as large:
+            record = dataclasses.replace(record, verdict=Verdict.TOO_LARGE, message=str(large))
         except device_lock.DeviceBusy as busy:
             record = dataclasses.replace(record, verdict=Verdict.DEVICE_BUSY, message=str(busy))
         except ServerFailed as failed:
@@ -308,7 +324,7 @@ class JobRunner:
         job: str = "harness.jobs.target_job:run",
     ) -> Outcome:
         payload = self._payload(case, prepared.checkpoint) | {"fault": self.fault, "watch": watch}
-        with device_lock.held(self.target, self.cache):
+        with device_lock.held(self.target, self.cache, self._patience), self._reserved(case):
             child = model.fork(job, payload)
             on_stage = lambda stage: self._on_stage(case, stage)  # noqa: E731
             outcome = supervise(model, child, self.limits, Stage.IMPORT, on_stage)
@@ -371,13 +387,26 @@ class JobRunner:
                 "reference", "harness.jobs.preload:reference", "", self._environment, self._servers
             )
             self._reference_server.ready()
-        child = self._reference_server.fork(job, payload)
-        on_stage = lambda stage: self._on_stage(case, stage)  # noqa: E731
-        outcome = supervise(self._reference_server, child, self.limits, Stage.IMPORT, on_stage)
+        with self._reserved(case):
+            child = self._reference_server.fork(job, payload)
+            on_stage = lambda stage: self._on_stage(case, stage)  # noqa: E731
+            outcome = supervise(self._reference_server, child, self.limits, Stage.IMPORT, on_stage)
         if outcome.status is None:
             self._reference_server.close()
             self._reference_server = None
         return self._own(outcome, None)
+
+    def _require_memory(self, case: Case) -> None:
+        least = self._peak(case).least
+        if least is not None and least > self._memory.total:
+            there = self._memory.total
+            raise TooLarge(
+                f"it needs {least / 1e9:.3g} GB of memory ({least} bytes), and jobs may use {there / 1e9:.3g} GB here"
+                f" ({there} bytes): run it on a larger machine, or allow more with {SETTING}"
+            )
+
+    def _reserved(self, case: Case) -> AbstractContextManager[None]:
+        return self._memory.reserved(self._peak(case).bytes)
 
     @staticmethod
     def _own(outcome: Outcome, target: Target | None) -> Outcome:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness import jobs
 from harness.cases import Case, Stage, Verdict
-from harness.records import Record, recorded_target
+from harness.records import Peak, Record, recorded_target
 from harness.targets.base import TargetUnavailable
 from results import StoreError, schema
 
@@ -26,7 +26,7 @@ class Executor:
 
     `worker` names this process in records, in its journal and in its announcements; `servers` is the
     folder in which the workers of a run find the servers they share; `again` says which failures are worth a second
-    attempt, see `JobRunner`.
+    attempt, and `peak` what memory a case needs, see `JobRunner`.
     """
 
     def __init__(
@@ -38,6 +38,7 @@ class Executor:
         fault: str,
         servers: Path | None,
         again: Callable[[Record], bool] | None,
+        peak: Callable[[Case], Peak],
     ) -> None:
         self._target = target
         self._recorded = recorded_target(target.name, fault)
@@ -47,7 +48,14 @@ class Executor:
         self._journal = run.journal(worker)
         self._described = False
         self._runner: Any = jobs.JobRunner(
-            target, cache, worker=worker, on_stage=self._on_stage, fault=fault, servers=servers, again=again
+            target,
+            cache,
+            worker=worker,
+            on_stage=self._on_stage,
+            fault=fault,
+            servers=servers,
+            again=again,
+            peak=peak,
         )
 
     def run(self, case: Case) -> Record:

@@ -5,6 +5,7 @@ That is the xdist controller, or the only process where there are no workers.
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
 from collections.abc import Iterable, Sequence
@@ -18,7 +19,7 @@ from harness.plan import PlanError, digest
 from harness.pytest_plugin import report as text
 from harness.pytest_plugin.collection import CaseItem
 from harness.pytest_plugin.ending import conclude, idle_expectations, idle_line
-from harness.pytest_plugin.session import NOTE, POINTER
+from harness.pytest_plugin.session import NOTE, PEAKS, POINTER
 from harness.pytest_plugin.settings import read_plan
 from harness.records import Record, recorded_target
 from results import StoreError, create_run, missing, open_run, schema, seal
@@ -92,6 +93,7 @@ class RunOwner:
         if self.zoo.run is None:
             self._create([case for nodeid in ids if (case := self.zoo.case_of(nodeid))])
         if self.zoo.run is not None:
+            (self._handoff / PEAKS).write_text(json.dumps(self.zoo.peaks), encoding="utf-8")
             (self._handoff / "run").write_text(self.zoo.run.id, encoding="utf-8")
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:

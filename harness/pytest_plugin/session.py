@@ -8,6 +8,8 @@ from __future__ import annotations
 import ast
 import difflib
 import importlib.util
+import json
+import logging
 import signal
 import threading
 from functools import cached_property
@@ -18,8 +20,10 @@ import pytest
 
 from harness.cases import Case, Group
 from harness.jobs.attempts import SAME_IN_A_ROW, Budget
+from harness.jobs.memory import BadAmount, usable
 from harness.jobs.zygote import die_with_parent
 from harness.plan import PlanError, select
+from harness.plan.peaks import predicted
 from harness.pytest_plugin import report as text
 from harness.pytest_plugin.collection import CaseItem, ModelList
 from harness.pytest_plugin.settings import Choice, default_cache
@@ -30,15 +34,19 @@ from results import StoreError, default_store
 
 if TYPE_CHECKING:
     from harness.pytest_plugin.executor import Executor
-    from harness.records import Record
+    from harness.records import Peak, Record
     from harness.targets.base import Target
     from model_lists.expectations import Expectations
     from results.store import Run
+
+_log = logging.getLogger(__name__)
 
 NOTE = "note"
 """Name of a report's property that holds a line for the summary of the run."""
 POINTER = "zoo_run_pointer"
 """Key of `workerinput` under which a worker finds the path of the file that will hold the run's id."""
+PEAKS = "peaks.json"
+"""File beside that one: memory that cases have needed."""
 
 
 class ZooSession:
@@ -136,7 +144,7 @@ class ZooSession:
                 servers = Path(self.config.workerinput[POINTER]).parent if self.is_worker else None
                 again = None if self.config.option.zoo_one_attempt else self._worth_another
                 self._executor = Executor(
-                    self.target, self.cache, self._opened_run(), worker, self.fault, servers, again
+                    self.target, self.cache, self._opened_run(), worker, self.fault, servers, again, self._peak
                 )
             record = self._executor.run(item.case)
         except (StoreError, TargetUnavailable) as error:
@@ -156,6 +164,23 @@ class ZooSession:
 
             self.run = open_run(self.store, Path(self.config.workerinput[POINTER]).read_text(encoding="utf-8"))
         return self.run
+
+    @cached_property
+    def peaks(self) -> dict[str, int]:
+        """Largest memory of late, in bytes, of each planned case of which the store tells."""
+        if self.is_worker:
+            return json.loads((Path(self.config.workerinput[POINTER]).parent / PEAKS).read_text(encoding="utf-8"))
+        from results.learned import learned
+
+        try:
+            past = learned(self.store, self.target.name)
+        except StoreError as error:  # of an older run, which must not keep this one from running
+            _log.warning("what memory cases need is guessed: %s", error)
+            return {}
+        return {case_id: past[case_id].peak for case_id in self.cases if case_id in past and past[case_id].peak}
+
+    def _peak(self, case: Case) -> Peak:
+        return predicted(case, self.peaks.get(case.id))
 
     def _worth_another(self, record: Record) -> bool:
         return self._second_attempts.left and self._unexpected(record)
@@ -193,9 +218,9 @@ class ZooSession:
         try:
             if not self.is_worker:
                 self.expectations.check(self.cases)
-            _ = self.cases, self.expectations
+            _ = self.cases, self.expectations, usable()
             _check_fault(self.fault)
-        except (ListError, PlanError, UnknownTarget, ExpectationError) as error:
+        except (ListError, PlanError, UnknownTarget, ExpectationError, BadAmount) as error:
             raise pytest.UsageError(str(error)) from error
 
     def pytest_sessionfinish(self) -> None:

@@ -41,6 +41,21 @@ def test_the_median_of_the_newest_results_and_the_last_verdict(tmp_path, record,
     assert known.recorded_at > "2026"
 
 
+def test_the_largest_peak_of_the_newest_results(tmp_path, record, ran):
+    made = record()
+    for peak in (9_000, 100, 300, None, 200, 250):
+        counters = replace(made.counters, peak_host_bytes=peak)
+        ran(replace(made, wall_seconds=1.0, counters=counters))
+    assert learned(tmp_path / "store", "tpu-emulated")[made.case.id].peak == 300
+
+
+def test_a_run_without_results_tells_nothing(tmp_path, record, ran):
+    made = record()
+    ran(replace(made, wall_seconds=8.0))
+    results.create_run(tmp_path / "store", {"settings": {"target": "tpu-emulated"}}, [made.case.id])
+    assert learned(tmp_path / "store", "tpu-emulated")[made.case.id].seconds == 8.0
+
+
 def test_other_targets_and_bad_days_do_not_count(tmp_path, record, ran):
     made = record()
     ran(replace(made, wall_seconds=8.0))

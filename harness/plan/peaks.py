@@ -1,0 +1,29 @@
+"""How much memory a case is going to need, from what the store has seen or from what is known of the model."""
+
+from __future__ import annotations
+
+from harness.cases import Case, Dtype, Phase, Weights
+from harness.records import Peak
+
+MARGIN = 1.25
+"""A case may need this many times what it last needed: by as much `zoo diff` lets a peak move before it tells."""
+
+GUESS = 512 * 2**20
+"""Bytes assumed for a reduced model that has not run yet: 95 % of all that transformers registers need at most
+405 MiB, and the largest 1,264 MiB (`zoo coverage`, which measures the process of the reference)."""
+
+_BYTES = {Dtype.FLOAT32: 4, Dtype.BFLOAT16: 2, Dtype.FLOAT16: 2}
+_TRUTH = 8
+"""Bytes of a parameter in the float64 model that the truth is computed with, beside the one at the case's dtype."""
+_COPIES = {Phase.FORWARD: 1, Phase.GENERATE: 1, Phase.TRAIN: 2}
+"""Values that are kept for each parameter: itself, and in training its gradient (the optimiser step is plain SGD)."""
+
+
+def predicted(case: Case, seen: int | None = None) -> Peak:
+    """The peak of a case whose largest recent one was `seen` bytes, None where none was."""
+    if seen is not None:
+        return Peak(int(MARGIN * seen), seen)
+    if case.entry.weights is Weights.HUB and case.entry.params:
+        least = case.entry.params * (_BYTES[case.dtype] + _TRUTH) * _COPIES[case.phase]
+        return Peak(GUESS + least, least)
+    return Peak(GUESS)

@@ -1,0 +1,40 @@
+"""What memory a case is predicted to need."""
+
+from dataclasses import replace
+
+import pytest
+
+from harness.cases import Case, Dtype, Mode, Phase, Profile, Weights
+from harness.plan.peaks import GUESS, predicted
+from model_lists import load_list
+
+ENTRY = next(entry for entry in load_list("smoke") if entry.model_type == "bert")
+REAL = replace(ENTRY, weights=Weights.HUB, params=7 * 10**9)
+
+
+def case(entry, dtype=Dtype.FLOAT32, phase=Phase.FORWARD):
+    return Case(entry, phase, Mode.EAGER, dtype, Profile.PADDED)
+
+
+def test_what_was_seen_counts_with_a_margin_and_is_the_least():
+    peak = predicted(case(REAL), seen=1000)
+    assert (peak.bytes, peak.least) == (1250, 1000)
+
+
+def test_a_reduced_model_is_guessed_and_never_refused_for_that():
+    assert (predicted(case(ENTRY)).bytes, predicted(case(ENTRY)).least) == (GUESS, None)
+    assert predicted(case(replace(REAL, params=None))).least is None
+
+
+@pytest.mark.parametrize(
+    ("dtype", "phase", "each"),
+    [
+        (Dtype.FLOAT32, Phase.FORWARD, 12),
+        (Dtype.BFLOAT16, Phase.GENERATE, 10),
+        (Dtype.FLOAT32, Phase.TRAIN, 24),
+    ],
+)
+def test_real_weights_need_room_for_the_model_and_its_truth(dtype, phase, each):
+    peak = predicted(case(REAL, dtype, phase))
+    assert peak.least == 7 * 10**9 * each
+    assert peak.bytes == peak.least + GUESS
