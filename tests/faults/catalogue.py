@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -213,8 +214,13 @@ def counting(operators: Iterable[str]) -> Iterator[Counter[str]]:
         yield counts
 
 
-_inside: list[str] = []
-"""Which faulty kernel is being run: what it does itself is done right."""
+class _Inside(threading.local):
+    """Which faulty kernel this thread is running: what that does itself is done right. Several load weights."""
+
+    operator = ""
+
+
+_inside = _Inside()
 
 
 @contextlib.contextmanager
@@ -236,13 +242,13 @@ def overridden(operator: str, faulty: Kernel) -> Iterator[None]:
             )
             return beneath.call_boxed(keys, *given, **kwargs)
 
-        if _inside or execution_mode.eager_mode == compiling:
+        if _inside.operator or execution_mode.eager_mode == compiling:
             return original(*args, **kwargs)
-        _inside.append(operator)
+        _inside.operator = operator
         try:
             return faulty(original, *args, **kwargs)
         finally:
-            _inside.pop()
+            _inside.operator = ""
 
     library = torch.library.Library(namespace or "aten", "IMPL")
     try:
