@@ -8,7 +8,6 @@ it makes of its numbers is compared; how a device draws them is not.
 from __future__ import annotations
 
 import copy
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -131,9 +130,14 @@ def _drawing(graph: torch.fx.Graph) -> list[torch.fx.Node]:
 
 def _draw_of(node: torch.fx.Node) -> Callable[[], torch.Tensor]:
     """Draws the value of such a node on CPU, and moves it to the node's device."""
-    value = node.meta["example_value"]
-    name, like = node.target.__name__.removesuffix("_like"), node.target.__name__.endswith("_like")
+    value, operator = node.meta["example_value"], node.target
     kept = {key: given for key, given in node.kwargs.items() if key not in ("device", "dtype", "memory_format")}
-    args = (*node.args[1:], tuple(value.shape)) if like else node.args
-    make = functools.partial(getattr(torch, name), *args, **kept, dtype=value.dtype)
-    return lambda: make().to(value.device)
+    if not operator.__name__.endswith("_like"):
+        return lambda: operator(*node.args, **kept, dtype=value.dtype).to(value.device)
+
+    def draw() -> torch.Tensor:
+        # Numbers are drawn in the order of memory, which of a transposed tensor is not that of its elements.
+        model = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype)
+        return operator(model, *node.args[1:], **kept).to(value.device)
+
+    return draw

@@ -10,7 +10,9 @@ from harness.execution.randomness import drawn_outside
 
 def noisy(x):
     rotations = torch.randn(3, x.shape[1], dtype=x.dtype, device=x.device)
-    return x @ rotations.T + torch.rand_like(x[:, :3]) * torch.randint(1, 9, (1,)), torch.randperm(5)
+    transposed = torch.randn_like(x.repeat(8, 1).T).sum(0) * torch.randint_like(x.repeat(8, 1).T.int(), 2, 9).sum()
+    whole = torch.rand_like(x[:, :3]) * torch.randint(1, 9, (1,))
+    return x @ rotations.T + whole, transposed, torch.randperm(5)
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])

@@ -49,11 +49,11 @@ def test_a_death_costs_its_own_entry_and_leaves_no_folder(monkeypatch, tmp_path)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", f"{Path(__file__).parent}:{Path(__file__).parents[2]}")
     entries = [ENTRIES["bert"], ENTRIES["vit"]]
-    ended = list(sweep.outcomes("hostile:segfaults", entries, Limits()))
+    ended = list(sweep.outcomes("hostile:killed", entries, Limits()))
     assert [entry for entry, _, _ in ended] == entries
     for _, outcome, found in ended:
         assert sweep.verdict_of(outcome)[0] is not Verdict.PASS
-        assert outcome.signal == "SIGSEGV"
+        assert outcome.signal == "SIGKILL"
         assert found is None
     assert not list(tmp_path.iterdir())
 
