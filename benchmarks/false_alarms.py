@@ -4,6 +4,9 @@ The backend is the CPU itself, so every wrong result it is said to have is a fal
 architectures tier (forward, one input profile): in eager mode with one thread, as the reference does, and with other
 numbers of threads, which add up in another order; and compiled by Inductor, which fuses and reorders for good. To
 compile all takes about two hours on two cores: of a run that is ended (SIGTERM to `zoo run`) what was done counts.
+
+Inductor may be wrong itself. Where one call of a program, repeated alone with the very same arguments, is not what the
+CPU makes of it, the blame is deserved: such cases are listed and counted apart, as found_wrong.
 """
 
 from __future__ import annotations
@@ -45,8 +48,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="zoo-alarms-") as folder:
         rows = {name: pd.concat([_rows(Path(folder), *run) for run in own]) for name, own in runs.items() if own}
     found = {name: _told(own, name) for name, own in rows.items()}
-    for name, (judged, alarms) in found.items():
+    for name, (judged, wrong, alarms) in found.items():
         print(f"figure: cases_judged_{name} {judged} count")
+        print(f"figure: found_wrong_{name} {wrong} count")
         print(f"figure: false_alarms_{name} {alarms} count")
         if judged:
             print(f"figure: false_alarm_share_{name} {alarms / judged:.4f} share")
@@ -64,13 +68,16 @@ def _rows(store: Path, threads: int, mode: str, words: list[str]) -> pd.DataFram
     return results.load(store, runs="latest").assign(threads=threads)
 
 
-def _told(rows: pd.DataFrame, where: str) -> tuple[int, int]:
-    """How many cases had outputs that were judged, and how many of them were blamed; prints what ended how."""
+def _told(rows: pd.DataFrame, where: str) -> tuple[int, int, int]:
+    """How many cases had outputs that were judged, and how many were blamed, rightly and not; prints what ended how."""
     print(rows.groupby(["threads", "verdict"]).size().to_string())
     wrong = rows[rows.verdict.isin(BLAMED)]
-    for row in wrong.itertuples():
-        print(f"false alarm, {where}, {row.threads} threads: {row.case_id}: {row.verdict}: {row.message}")
-    return len(wrong) + int((rows.verdict == Verdict.PASS).sum()), len(wrong)
+    deserved = wrong.blame_operator.fillna("") != ""
+    for row, rightly in zip(wrong.itertuples(), deserved, strict=True):
+        word = "found wrong" if rightly else "false alarm"
+        print(f"{word}, {where}, {row.threads} threads: {row.case_id}: {row.verdict}: {row.message}")
+    judged = len(wrong) + int((rows.verdict == Verdict.PASS).sum())
+    return judged, int(deserved.sum()), int((~deserved).sum())
 
 
 if __name__ == "__main__":
