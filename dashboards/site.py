@@ -1,99 +1,160 @@
-"""Builds the site: reads a run from the store and writes self-contained pages that need no network."""
+"""Builds the site: reads a run and the nights before it, and writes a folder of static files that needs no network."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 import os
 import secrets
-from contextlib import suppress
+import shutil
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
 
-from dashboards import view
+from dashboards import clusters, data, front, grid, nights, words
+from model_lists.expectations import Expectation, ExpectationError
 from results import store as results_store
-from results.baseline import find_run
+from results.baseline import expectations_of, find_run, target_of
 from results.errors import StoreError
 from results.store import Run
 
-HISTORY = 20
-"""Earlier runs listed on the front page."""
+PAGES = ("matrix", "architecture", "case")
+"""Pages that draw data files; the front page is complete as it stands."""
+
+_SLICE = 2000
+"""Rows that are Python objects at a time."""
 
 
 def build(store: Path, out: Path, run: str | Run | None = None) -> Path:
-    """Write `index.html` for a run into the folder `out` and return its path.
+    """Write the site of a run into the folder `out` and return the path of its `index.html`.
 
-    The run is named by a word of `results.baseline`: an id, or by default the last.
-    The page replaces an older one in one step. Raises StoreError (one line) where the store has no such run or
-    cannot be read, or `out` cannot be written.
+    The run is named by a word of `results.baseline`: an id, or by default the last. An older site is replaced when
+    the new one is complete; other files in the folder stay. Raises StoreError (one line) where the store has no such
+    run or cannot be read, or `out` cannot be written.
     """
-    chosen = run if isinstance(run, Run) else find_run(Path(store), run or "last")
-    page = _render("index.html.j2", _index(Path(store), chosen))
-    return _write(Path(out) / "index.html", page)
+    store, out = Path(store), Path(out)
+    shown = run if isinstance(run, Run) else find_run(store, run or "last")
+    draft = out / f".new-{secrets.token_hex(4)}"
+    try:
+        draft.mkdir(parents=True)
+        _fill(draft, store, shown)
+        _put_in_place(draft, out)
+    except OSError as error:
+        raise StoreError(f"cannot write the page {out / 'index.html'}: {error.strerror}") from error
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    return out / "index.html"
 
 
-def _has_fault(run: Run) -> bool:
-    return bool((run.provenance.get("settings") or {}).get("fault"))
+def _put_in_place(draft: Path, out: Path) -> None:
+    """Move what was made over what there was, the front page last."""
+    for made in sorted(draft.iterdir(), key=lambda path: path.name == "index.html"):
+        if made.is_dir() and (out / made.name).exists():
+            os.replace(out / made.name, draft / f".old-{made.name}")
+        os.replace(made, out / made.name)
 
 
-def _index(store: Path, run: Run) -> dict[str, Any]:
-    table, problems = results_store.read(run)
-    rows = table.to_pylist()
-    reported = {row["case_id"] for row in rows}
-    missing = [case_id for case_id in run.planned if case_id not in reported]
-    provenance = dict(run.provenance)
-    settings = provenance.get("settings") if isinstance(provenance.get("settings"), dict) else {}
-    targets = sorted({row["target"] for row in rows if row["target"]}) or [str(settings.get("target") or "unknown")]
-    starts = sorted(row["started_at"] for row in rows if row["started_at"])
-    ends = sorted(row["recorded_at"] for row in rows if row["recorded_at"])
-    return {
-        "run_id": view.clean(run.id),
-        "targets": [view.clean(target) for target in targets],
-        # A run that has not reported yet is judged by its target's name, so that the badge is never late.
-        "emulated": any(row["emulated"] for row in rows) or (not rows and any("emulated" in t for t in targets)),
-        "fault": view.clean(str(settings.get("fault") or "")),
-        "tier": view.clean(str(settings.get("tier") or "")),
-        "started": view.moment(starts[0] if starts else None),
-        "ended": view.moment(ends[-1] if ends else None),
-        "totals": view.totals([row["verdict"] or "" for row in rows] + [view.MISSING] * len(missing)),
-        "matrix": view.matrix(rows, missing),
-        "details": view.details(rows),
-        "provenance": view.facts_table(provenance),
-        "problems": [view.clean(problem) for problem in problems],
-        "history": _history(store, run),
+def _fill(out: Path, store: Path, shown: Run) -> None:
+    read = nights.read_nights(store, shown)
+    columns = dict.fromkeys([*grid.CASE_COLUMNS, *clusters.COLUMNS, *data.MEASURED_COLUMNS])
+    table = results_store.read(shown, list(columns))[0]
+    rows = table.select(list(grid.CASE_COLUMNS)).to_pylist()
+    laid = grid.lay_out(rows, read.cases[len(rows) :])
+    failing = table.select(list(clusters.COLUMNS)).to_pylist()
+    found = clusters.clusters(failing)
+    clustered = {case: number for number, one in enumerate(found) for case in one.cases}
+    compared = front.since_last_night(store, shown)
+
+    for name in ("data/architectures", "data/models", "badges"):
+        (out / name).mkdir(parents=True)
+    shutil.copytree(Path(__file__).parent / "assets", out / "assets")
+    _give(out, "vocabulary", data.vocabulary(read))
+    _give(out, "matrix", data.matrix(laid, read, clustered), machines=True)
+    _give(out, "clusters", {"version": data.VERSION, "clusters": front.blockers(found, len(found))}, machines=True)
+    if not isinstance(compared, str):
+        changed = {"version": data.VERSION, "before": compared[0].id, "changes": list(data.changes(compared[1]))}
+        _give(out, "changes", changed, machines=True)
+
+    target = target_of(shown)
+    measured = table.select(list(data.MEASURED_COLUMNS))
+    for name, numbers in laid.architectures.items():
+        cases = sorted(case for number in numbers for case in laid.entries[number].cases.values() if case < len(rows))
+        taken = dict(zip(cases, measured.take(pa.array(cases, pa.int64())).to_pylist(), strict=True))
+        told = data.architecture(name, laid, read, taken.get, target)
+        _give(out, f"architectures/{laid.slugs[name]}", told, machines=True)
+    for number, evidence in _evidence(laid, shown, len(rows)):
+        _give(out, f"models/{number}", evidence)
+
+    zoo = front.zoo(read, laid, store)
+    _write_json(
+        out / "data" / "summary.json", {"version": data.VERSION, "run": front.header(shown, read, laid), "zoo": zoo}
+    )
+    pages = _pages()
+    context = {"header": front.header(shown, read, laid), "pages": PAGES}
+    content = {
+        "zoo": zoo,
+        "totals": words.totals(v for v, n in read.nights[-1].verdicts.items() for _ in range(n)),
+        "changes": front.changes(compared, laid),
+        "blockers": front.blockers(found),
+        "clusters": len(found),
+        "trend": front.trend(read),
+        "runs": front.runs(read),
+        "problems": [words.clean(problem) for problem in read.problems],
+        "unplaced": [words.clean(case_id) for case_id in laid.unplaced],
+        "provenance": words.facts_table(shown.provenance),
     }
+    for page in PAGES:
+        _write(out / f"{page}.html", pages(f"{page}.html.j2", context | {"page": page}))
+    _badges(out / "badges", pages, laid, read, zoo)
+    _write(out / "index.html", pages("index.html.j2", context | {"page": "index"} | content))
 
 
-def _history(store: Path, shown: Run) -> list[dict[str, Any]]:
-    """Totals of the newest runs, newest first; a run that cannot be read says why instead.
+def _evidence(laid: grid.Grid, shown: Run, reported: int) -> Iterator[tuple[int, dict[str, Any]]]:
+    """For each model its number and the evidence of its cases, a few models at a time."""
+    table = results_store.read(shown)[0]
+    about = _expectations(shown)
+    waiting: list[tuple[int, list[int]]] = []
+    count = 0
 
-    Runs with a fault put in are left out, but for the one that is shown.
-    """
-    lines: list[dict[str, Any]] = []
-    for run_id in reversed(results_store.list_runs(store)):
-        if len(lines) == HISTORY:
-            break
-        line: dict[str, Any] = {"run_id": view.clean(run_id), "current": run_id == shown.id}
-        try:
-            run = results_store.open_run(store, run_id)
-            if _has_fault(run) and run_id != shown.id:
-                continue
-            verdicts = dict.fromkeys(run.planned, view.MISSING)
-            table = results_store.read(run, ["case_id", "verdict"])[0]
-            for row in table.to_pylist():
-                verdicts[row["case_id"]] = row["verdict"] or ""
-            line |= {"totals": view.totals(verdicts.values()), "created": view.moment(run.created_at)}
-        except StoreError as error:
-            line["error"] = view.clean(str(error))
-        lines.append(line)
-    return lines
+    def read() -> Iterator[tuple[int, dict[str, Any]]]:
+        rows = iter(table.take(pa.array([case for _, cases in waiting for case in cases], pa.int64())).to_pylist())
+        for number, cases in waiting:
+            yield number, data.model([next(rows) for _ in cases], about)
+
+    for number, entry in enumerate(laid.entries):
+        cases = [case for case in entry.cases.values() if case < reported]
+        waiting.append((number, cases))
+        count += len(cases)
+        if count >= _SLICE:
+            yield from read()
+            waiting, count = [], 0
+    yield from read()
 
 
-def _render(template: str, context: dict[str, Any]) -> str:
+def _expectations(shown: Run) -> Callable[[str], Expectation | None]:
+    try:
+        return expectations_of(shown).about
+    except ExpectationError:  # a file that the run did not need: its pages can do without
+        return lambda case_id: None
+
+
+def _badges(
+    folder: Path, pages: Callable[..., str], laid: grid.Grid, read: nights.Nights, zoo: Mapping[str, Any]
+) -> None:
+    def badge(name: str, label: str, passed: int, whole: int) -> None:
+        says = f"{passed} of {whole} pass"
+        shape = {"label": label, "says": says, "left": 7 * len(label) + 12, "right": 7 * len(says) + 12}
+        _write(folder / f"{name}.svg", pages("badge.svg.j2", shape | {"good": passed == whole and whole > 0}))
+
+    badge("zoo", "model zoo", zoo["works"], zoo["whole"])
+    for name, numbers in laid.architectures.items():
+        verdicts = [read.verdict(case) for number in numbers for case in laid.entries[number].cases.values()]
+        badge(laid.slugs[name], words.clean(name)[:40], verdicts.count("PASS"), len(verdicts))
+
+
+def _pages() -> Callable[[str, Mapping[str, Any]], str]:
     environment = Environment(
         loader=PackageLoader("dashboards"),
         autoescape=True,
@@ -101,41 +162,24 @@ def _render(template: str, context: dict[str, Any]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    style, script = _asset("site.css"), _asset("site.js")
-    return environment.get_template(template).render(
-        style=Markup(style),
-        script=Markup(script),
-        style_hash=_csp_hash(style),
-        script_hash=_csp_hash(script),
-        data=_embedded,
-        **context,
-    )
+    return lambda template, context: environment.get_template(template).render(context)
 
 
-def _asset(name: str) -> str:
-    return (Path(__file__).parent / "assets" / name).read_text(encoding="utf-8")
+def _give(out: Path, name: str, value: Mapping[str, Any], *, machines: bool = False) -> None:
+    """A data file as a script, which a page can load from a disk too, and for `machines` as JSON beside it."""
+    text = _json(value)
+    _write(out / "data" / f"{name}.js", f"zoo.give({json.dumps(name)},\n{text}\n);\n")
+    if machines:
+        _write(out / "data" / f"{name}.json", text)
 
 
-def _csp_hash(text: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+def _write_json(path: Path, value: Mapping[str, Any]) -> None:
+    _write(path, _json(value))
 
 
-def _embedded(value: Any) -> Markup:
-    """JSON that cannot end the script element it stands in, whatever its strings hold."""
-    text = json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
-    for character in "<>&\u2028\u2029":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return Markup(text)
+def _json(value: Mapping[str, Any]) -> str:
+    return json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
 
 
-def _write(path: Path, page: str) -> Path:
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft.write_text(page, encoding="utf-8", errors="backslashreplace")
-        os.replace(draft, path)
-    except OSError as error:
-        with suppress(OSError):
-            draft.unlink()
-        raise StoreError(f"cannot write the page {path}: {error.strerror}") from error
-    return path
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8", errors="backslashreplace")

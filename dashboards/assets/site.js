@@ -1,246 +1,75 @@
 "use strict";
-(() => {
-  const byId = (id) => document.getElementById(id);
-  const form = byId("filter"), search = byId("q"), verdict = byId("v"), mode = byId("m"), phase = byId("p");
-  const dialog = byId("case");
-  const { stages, labels, verdicts, cases: details } = JSON.parse(byId("details").textContent);
-  const numberOf = new Map(details.map((item, number) => [item.id, number]));
-  const entries = [...document.querySelectorAll(".entry")].map((row) => ({
-    row,
-    text: row.dataset.q,
-    cells: [...row.querySelectorAll(".cell")].map((cell) => ({
-      cell,
-      mode: cell.closest("td").dataset.m,
-      phase: cell.closest("td").dataset.p,
-      text: `${cell.textContent} ${cell.title}`.toLowerCase(),
-      ...cell.dataset,
-    })),
-  }));
-
-  /* Everything that a reader can choose is in the address, so that a view can be sent to somebody. */
-  const state = () => {
-    const hash = new URLSearchParams(location.hash.slice(1));
-    return Object.fromEntries(["q", "v", "m", "p", "case"].map((name) => [name, hash.get(name) || ""]));
+/* What all pages share: data files that register themselves, elements made of text alone, words for numbers. */
+const zoo = (() => {
+  const given = new Map(), waiting = new Map();
+  const give = (name, value) => {
+    given.set(name, value);
+    for (const tell of waiting.get(name) || []) tell(value);
   };
-  const address = (change) => {
-    const hash = new URLSearchParams();
-    for (const [name, value] of Object.entries({ ...state(), ...change })) if (value) hash.set(name, value);
-    return `#${hash}`;
-  };
-  const go = (change) => { location.hash = address(change); };
-  document.querySelectorAll("a.cell").forEach((cell) => { cell.href = `#${new URLSearchParams({ case: details[cell.dataset.n].id })}`; });
-  const replace = (change) => { history.replaceState(null, "", address(change)); show(); };
-
-  const matches = (cell, wanted) =>
-    !wanted || cell.v === wanted || verdicts[cell.v].group === wanted || (wanted === "not-pass" && cell.v !== "PASS");
-
-  function filter({ q, v, m, p }) {
-    if (search.value !== q) search.value = q;
-    verdict.value = v;
-    mode.value = m;
-    if (phase) phase.value = p;
-    document.querySelectorAll("[data-m]").forEach((item) => {
-      item.hidden = (Boolean(m) && item.dataset.m !== m) || (Boolean(p) && Boolean(item.dataset.p) && item.dataset.p !== p);
-    });
-    document.querySelectorAll(".family th").forEach((family) => {
-      family.colSpan = family.closest("table").querySelectorAll("thead th:not([hidden])").length;
-    });
-    document.querySelectorAll("[data-filter]").forEach((chip) => chip.classList.toggle("chosen", chip.dataset.filter === v));
-    const words = q.toLowerCase().split(/\s+/).filter(Boolean);
-    let shown = 0;
-    for (const entry of entries) {
-      let any = false;
-      for (const cell of entry.cells) {
-        const fits = matches(cell, v) && (!m || cell.mode === m) && (!p || cell.phase === p) &&
-          words.every((word) => entry.text.includes(word) || cell.text.includes(word));
-        cell.cell.classList.toggle("dim", !fits);
-        any ||= fits;
-      }
-      entry.row.hidden = !any;
-      shown += any;
-    }
-    document.querySelectorAll(".matrix tbody").forEach((body) => {
-      body.hidden = !body.querySelector(".entry:not([hidden])");
-    });
-    byId("shown").textContent = shown === entries.length ? `${shown} models` : `${shown} of ${entries.length} models`;
-    byId("nothing").hidden = shown > 0;
-  }
-
-  function el(tag, className, ...children) {
+  /* Scripts load from a disk too, which fetch does not. The name is checked: it may come from the address. */
+  const load = (name) => new Promise((resolve, reject) => {
+    if (given.has(name)) return resolve(given.get(name));
+    if (!/^[a-z]+(\/[A-Za-z0-9][A-Za-z0-9_-]*)?$/.test(name)) return reject(new Error(`no data file is called ${name}`));
+    waiting.set(name, [...(waiting.get(name) || []), resolve]);
+    const script = document.createElement("script");
+    script.src = `data/${name}.js`;
+    script.addEventListener("error", () => reject(new Error(`this site has no data/${name}.js`)));
+    document.head.append(script);
+  });
+  const el = (tag, attributes, ...children) => {
     const node = document.createElement(tag);
-    if (className) node.className = className;
-    node.append(...children.filter((child) => child !== null && child !== undefined));
+    for (const [name, value] of Object.entries(attributes || {})) if (value !== null && value !== undefined) node.setAttribute(name, value);
+    node.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== ""));
     return node;
-  }
-  function bar(start, width) {
-    const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-    svg.setAttribute("viewBox", "0 0 1000 10");
-    svg.setAttribute("preserveAspectRatio", "none");
-    const rect = document.createElementNS(svg.namespaceURI, "rect");
-    for (const [name, value] of Object.entries({ x: start, width: Math.max(width, 2), height: 10 })) rect.setAttribute(name, value);
-    svg.append(rect);
-    return svg;
-  }
-  const number = (value) =>
-    value === undefined || value === null ? "unknown" : typeof value === "number" ? String(Number(value.toPrecision(9))) : value;
-  const short = (value) => (typeof value === "number" ? value.toExponential(2) : number(value));
-  const seconds = (value) => `${value < 10 ? value.toFixed(2) : value.toFixed(0)} s`;
-  const shape = (value) => `[${(value || []).join(", ")}]`;
-  const section = (title, ...content) => [el("h3", "", title), ...content];
-  const pairs = (items) => el("dl", "pairs", ...items.map(([name, value]) => el("div", String(value).length > 36 ? "long" : "", el("dt", "", name), el("dd", "", value))));
-
-  function copyButton(text, source) {
-    const button = el("button", "", "Copy");
-    button.type = "button";
+  };
+  const svg = (tag, attributes, ...children) => {
+    const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
+    for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+    node.append(...children);
+    return node;
+  };
+  const address = () => new URLSearchParams(location.hash.slice(1));
+  const percent = (ratio) => {
+    if (typeof ratio !== "number") return ratio ?? "";
+    if (ratio > 0 && ratio < 0.01) return "< 1 %";
+    if (ratio < 10) return `${ratio > 1 ? Math.max(101, Math.round(100 * ratio)) : Math.round(100 * ratio)} %`;
+    return ratio < 1e6 ? `${Math.round(ratio).toLocaleString("en")}×` : `${ratio.toExponential(0)}×`;
+  };
+  const time = (s) => typeof s !== "number" ? "unknown" : s < 0.1 ? `${Number((1000 * s).toPrecision(3))} ms` : s < 10 ? `${s.toFixed(2)} s` : `${s.toFixed(0)} s`;
+  const bytes = (n) => typeof n !== "number" ? "unknown" : `${(n / 2 ** 20).toLocaleString("en", { maximumFractionDigits: 0 })} MiB`;
+  const pill = (verdict) => el("span", { class: `pill ${verdict.group}` }, el("b", { "aria-hidden": "true" }, verdict.symbol), ` ${verdict.word}`);
+  const card = (title, ...content) => el("section", { class: "card" }, el("h2", {}, title), ...content);
+  const pairs = (items) => el("dl", { class: "pairs" }, items.map(([name, value]) => el("div", { class: String(value.textContent ?? value).length > 36 ? "long" : "" }, el("dt", {}, name), el("dd", {}, value))));
+  const table = (heads, rows) => el("div", { class: "scroll", tabindex: "0" }, el("table", { class: "list" }, el("thead", {}, el("tr", {}, heads.map((head) => el("th", { scope: "col" }, head)))),
+    el("tbody", {}, rows.map((row) => el("tr", {}, row.map((cell) => el("td", {}, cell)))))));
+  const command = (text) => {
+    const shown = el("pre", { tabindex: "0" }, text), button = el("button", { type: "button" }, "Copy");
     button.addEventListener("click", async () => {
-      getSelection().selectAllChildren(source);
-      try {
-        await navigator.clipboard.writeText(text);
-        button.textContent = "Copied";
-      } catch {
-        button.textContent = "Selected";
-      }
+      getSelection().selectAllChildren(shown);
+      try { await navigator.clipboard.writeText(text); button.textContent = "Copied"; } catch { button.textContent = "Selected"; }
     });
-    return button;
-  }
-
-  function worst(leaf, share) {
-    const head = el("thead", "", el("tr", "", ...["", "error", "allowed", "CPU’s own"].map((text) => el("th", "", text))));
-    const line = (name, ...values) => el("tr", "", el("th", "", name), ...values.map((value) => el("td", "", short(value))));
-    const index = leaf.index ? shape(leaf.index) : "unknown";
-    return section(
-      share ? `Worst output: ${share} of what is allowed` : "Worst output",
-      pairs([
-        ["tensor", leaf.path], ["verdict", leaf.verdict || "unknown"], ["shape", shape(leaf.shape)], ["dtype", leaf.dtype || "unknown"],
-        [`on the target at ${index}`, number(leaf.actual)], ["on the CPU there", number(leaf.cpu)],
-        ["float64 truth there", number(leaf.expected)], ["typical magnitude", short(leaf.scale)],
-        ...(leaf.note ? [["note", leaf.note]] : []),
-      ]),
-      el("table", "compare", head, el("tbody", "",
-        line("root mean square", leaf.error, leaf.allowed, leaf.cpu_error),
-        line("worst element", leaf.max_error, leaf.max_allowed, leaf.max_cpu_error))),
-    );
-  }
-
-  function timeline(item) {
-    const spent = stages.map((name, at) => [name, item.seconds[at]]).filter(([, value]) => typeof value === "number");
-    const whole = spent.reduce((sum, [, value]) => sum + value, 0) || 1;
-    let start = 0;
-    const rows = spent.flatMap(([name, value]) => {
-      const ended = verdicts[item.verdict].group !== "pass" && name === item.stage && name !== "compare";
-      const line = [
-        el("span", ended ? "ended" : "", ended ? `${name}: ended here` : name),
-        bar((1000 * start) / whole, (1000 * value) / whole),
-        el("span", "num", seconds(value)),
-      ];
-      start += value;
-      return line;
-    });
-    return section("Stages", el("div", "gantt", ...rows));
-  }
-
-  function render(item) {
-    const { group, symbol, word, meaning } = verdicts[item.verdict];
-    const facts = labels.map((label, at) => [label, item.facts[at]]).filter(([, value]) => typeof value === "string");
-    const rerun = item.rerun || `zoo rerun ${item.id}`;
-    const timed = item.seconds && typeof item.seconds[stages.indexOf(item.stage)] === "number";
-    const button = (text, label, action) => {
-      const made = el("button", "", text);
-      made.type = "button";
-      made.setAttribute("aria-label", label);
-      made.addEventListener("click", action);
-      return made;
-    };
-    const title = el("h2", "", item.facts[0] || "", el("span", `pill ${group}`, el("b", "", symbol), ` ${word}`));
-    title.id = "case-title";
-    title.tabIndex = -1;
-    title.autofocus = true;
-    const command = el("pre", "", rerun);
-    dialog.replaceChildren(
-      el("div", "case-top",
-        el("div", "", title, el("p", "", el("code", "", item.id))),
-        button("←", "Previous case", () => step(-1)), button("→", "Next case", () => step(1)),
-        button("✕", "Close", () => dialog.close())),
-      el("div", "case-body",
-        el("p", "lead", item.message || meaning),
-        item.message ? el("p", "", el("small", "", `${item.verdict}: ${meaning}`)) : null,
-        ...section("Run it again", el("div", "command", command, copyButton(rerun, command))),
-        ...(item.worst ? worst(item.worst, item.share) : []),
-        ...(item.detail ? section("Error", el("pre", "", item.detail)) : []),
-        ...(item.log ? section("Last output of the job", el("pre", "", item.log)) : []),
-        ...(item.seconds ? timeline(item) : []),
-        ...(timed || !item.stage ? [] : section("Ended in stage", el("p", "", item.stage))),
-        ...section("Facts", pairs(facts))),
-    );
-  }
-
-  const visible = () => [...document.querySelectorAll(".entry:not([hidden]) td:not([hidden]) a.cell:not(.dim)")];
-  function step(by) {
-    const cells = visible();
-    const at = cells.findIndex((cell) => Number(cell.dataset.n) === numberOf.get(state().case));
-    const next = cells[(at + by + cells.length) % cells.length];
-    if (next) replace({ case: details[next.dataset.n].id });
-  }
-
-  function show() {
-    const now = state();
-    filter(now);
-    const number = numberOf.get(now.case);
-    if (number === undefined) {
-      if (dialog.open) dialog.close();
-      return;
-    }
-    render(details[number]);
-    if (!dialog.open) dialog.showModal();
-    dialog.scrollTop = 0;
-  }
-
-  search.addEventListener("input", () => replace({ q: search.value }));
-  verdict.addEventListener("change", () => replace({ v: verdict.value }));
-  mode.addEventListener("change", () => replace({ m: mode.value }));
-  if (phase) phase.addEventListener("change", () => replace({ p: phase.value }));
-  form.addEventListener("submit", (event) => event.preventDefault());
-  form.addEventListener("reset", (event) => { event.preventDefault(); replace({ q: "", v: "", m: "", p: "" }); });
-  byId("show-all").addEventListener("click", () => replace({ q: "", v: "", m: "", p: "" }));
-  addEventListener("hashchange", show);
-  dialog.addEventListener("close", () => {
-    const cell = document.querySelector(`a.cell[data-n="${numberOf.get(state().case)}"]`);
-    if (state().case) replace({ case: "" });
-    if (cell) cell.focus({ preventScroll: true });
-  });
-  dialog.addEventListener("click", (event) => { if (event.target === dialog) dialog.close(); });
-  document.addEventListener("click", (event) => {
-    const cell = event.target.closest("a.cell"), chip = event.target.closest("[data-filter]");
-    if (event.ctrlKey || event.metaKey || event.shiftKey || !(cell || chip)) return;
-    event.preventDefault();
-    if (cell) go({ case: details[cell.dataset.n].id });
-    else replace({ v: state().v === chip.dataset.filter ? "" : chip.dataset.filter });
-  });
+    return el("div", { class: "command" }, shown, button);
+  };
+  const day = (created) => created.slice(0, 10);
+  /* A line over the nights, its gaps left open; `limit` is drawn across. */
+  const line = (values, label, limit) => {
+    const known = values.map((value, at) => [at, value]).filter(([, value]) => typeof value === "number");
+    const top = Math.max(...known.map(([, value]) => value), limit || 0) || 1, step = 300 / Math.max(1, values.length - 1);
+    const y = (value) => 38 - (36 * value) / top;
+    const marks = known.map(([at, value]) => svg("circle", { cx: at * step, cy: y(value), r: 2 }));
+    const path = known.map(([at, value], n) => `${n && known[n - 1][0] === at - 1 ? "L" : "M"}${at * step} ${y(value)}`).join("");
+    const rule = limit ? [svg("line", { class: "limit", x1: 0, x2: 300, y1: y(limit), y2: y(limit) })] : [];
+    return svg("svg", { class: "line", viewBox: "-3 -1 306 41", role: "img", "aria-label": label }, svg("path", { d: path }), ...marks, ...rule);
+  };
+  const fail = (where) => (error) => where.replaceChildren(el("p", { class: "notice" }, error.message));
+  const find = (verdicts, word) => verdicts.find((one) => one.verdict === word) || { verdict: word, group: "harness", symbol: "!", word, meaning: "a verdict that this site does not know" };
   document.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const step_by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-    if (dialog.open) {
-      if (step_by) step(step_by);
-      return;
-    }
-    const typing = event.target.closest("input, select");
-    if (event.key === "/" && !typing) {
+    const search = document.getElementById("q");
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, dialog")) return;
+    if (event.key === "/") {
       event.preventDefault();
-      search.select();
-    } else if (event.key === "Escape" && typing === search) {
-      replace({ q: "" });
-    } else if (event.target.matches("a.cell") && event.key.startsWith("Arrow")) {
-      const row = event.target.closest("tr"), place = [...row.children].indexOf(event.target.closest("td"));
-      const rows = [...document.querySelectorAll(".entry:not([hidden])")];
-      const down = { ArrowUp: -1, ArrowDown: 1 }[event.key] || 0;
-      const next = rows[rows.indexOf(row) + down]?.children[place + (step_by || 0)]?.querySelector("a.cell");
-      if (next) {
-        event.preventDefault();
-        next.focus();
-      }
-    }
+      if (search) search.select(); else location.href = "matrix.html";
+    } else if (event.key === "?" && document.getElementById("help")) document.getElementById("help").showModal();
   });
-
-  form.hidden = false;
-  show();
+  return { give, load, el, svg, address, percent, time, bytes, pill, card, pairs, table, command, day, line, fail, find };
 })();

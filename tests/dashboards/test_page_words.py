@@ -4,12 +4,12 @@ import math
 
 import pytest
 
-from dashboards import view
+from dashboards import words
 from harness.cases import Verdict
 
 
 @pytest.mark.parametrize(
-    ("ratio", "words"),
+    ("ratio", "says"),
     [
         (None, ""),
         (0.0, "0 %"),
@@ -24,34 +24,34 @@ from harness.cases import Verdict
         (math.nan, "NaN"),
     ],
 )
-def test_share_of_allowance(ratio: float | None, words: str) -> None:
-    assert view.share(ratio) == words
+def test_share_of_allowance(ratio: float | None, says: str) -> None:
+    assert words.share(ratio) == says
 
 
 @pytest.mark.parametrize(
-    ("seconds", "words"),
+    ("seconds", "says"),
     [(None, ""), (0.0081, "8.1 ms"), (0.24, "0.24 s"), (12.3, "12 s"), (185.0, "3 min 05 s"), (3720.0, "1 h 02 min")],
 )
-def test_durations(seconds: float | None, words: str) -> None:
-    assert view.duration(seconds) == words
+def test_durations(seconds: float | None, says: str) -> None:
+    assert words.duration(seconds) == says
 
 
 def test_colours_go_and_controls_show() -> None:
     assert (
-        view.clean("\x1b[1;31mred\x1b[0m \x1b]0;title\x07 a\x00b\x1b \r\nnext\t\u202e") == "red  a␀b␛ \nnext\t⟨U+202E⟩"
+        words.clean("\x1b[1;31mred\x1b[0m \x1b]0;title\x07 a\x00b\x1b \r\nnext\t\u202e") == "red  a␀b␛ \nnext\t⟨U+202E⟩"
     )
 
 
 def test_long_text_keeps_head_and_tail() -> None:
-    text = view.shortened("HEAD" + "x" * 100_000 + "TAIL")
+    text = words.shortened("HEAD" + "x" * 100_000 + "TAIL")
     assert text.startswith("HEAD")
     assert text.endswith("TAIL")
-    assert len(text) < view.MAX_PAGE_TEXT + 100
+    assert len(text) < words.MAX_PAGE_TEXT + 100
 
 
 @pytest.mark.parametrize("verdict", list(Verdict))
 def test_every_verdict_has_symbol_word_and_meaning(verdict: Verdict) -> None:
-    (named,) = view.totals([verdict.value])["verdicts"]
+    (named,) = words.totals([verdict.value])["verdicts"]
     assert named["group"] == verdict.group
     assert named["symbol"]
     assert named["word"]
@@ -59,7 +59,7 @@ def test_every_verdict_has_symbol_word_and_meaning(verdict: Verdict) -> None:
 
 
 def test_a_verdict_of_a_later_version_is_shown_and_never_a_pass() -> None:
-    totals = view.totals(["SOMETHING_NEW", "PASS"])
+    totals = words.totals(["SOMETHING_NEW", "PASS"])
     assert totals["passed"] == 1
     assert totals["pass_percent"] == "50"
     assert [item["word"] for item in totals["verdicts"]] == ["PASS", "something new"]

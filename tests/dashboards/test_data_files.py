@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dashboards
+from harness.cases import Dtype, Mode, Stage, Verdict
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Callable[[str], Any]:
+    """Builds the site and reads one of its data files as a browser would."""
+
+    def read(name: str) -> Any:
+        dashboards.build(tmp_path / "store", tmp_path / "site")
+        text = (tmp_path / "site" / "data" / f"{name}.js").read_text(encoding="utf-8")
+        given, value = text.removeprefix("zoo.give(").removesuffix("\n);\n").split(",\n", 1)
+        assert json.loads(given) == name
+        return json.loads(value)
+
+    return read
+
+
+def test_every_planned_case_has_a_cell(data, write_run, make_case, make_record) -> None:
+    cases = [make_case(f"model{number}", mode) for number in range(20) for mode in (Mode.EAGER, Mode.COMPILED)]
+    write_run([make_record(case) for case in cases[:30]], [case.id for case in cases[30:]])
+    matrix = data("matrix")
+    words = [verdict["verdict"] for verdict in data("vocabulary")["verdicts"]]
+    told = [words[number] for number in matrix["verdict"]]
+    assert (told.count("PASS"), told.count("NOT_REPORTED"), len(told)) == (30, 10, 40)
+    assert [column["mode"] for column in matrix["columns"]] == ["eager", "compiled"]
+    assert matrix["ratio"].count(0.4) == 30
+
+
+def test_a_case_that_is_not_planned_has_none(data, write_run, make_case, make_record) -> None:
+    write_run([make_record(make_case("bert")), make_record(make_case("llama", dtype=Dtype.BFLOAT16))])
+    verdict = data("matrix")["verdict"]
+    assert [number < 0 for number in verdict] == [False, True, True, False]
+
+
+def test_history_is_told_as_transitions(data, write_run, make_case, make_record) -> None:
+    case, other = make_case("bert"), make_case("llama")
+    for verdict in (Verdict.PASS, Verdict.PASS, Verdict.CRASH, Verdict.CRASH):
+        write_run([make_record(case, verdict), make_record(other)])
+    words = [verdict["verdict"] for verdict in data("vocabulary")["verdicts"]]
+    (told,) = data("architectures/bert")["models"][0]["cases"]
+    assert [(night, words[number]) for night, number in told["history"]] == [(0, "PASS"), (2, "CRASH")]
+    assert told["ratios"] == [0.4, 0.4, None, None]
+    assert data("matrix")["changed"] == [2, -1]
+
+
+def test_details_carry_error_leaf_stages_and_rerun(data, write_run, make_case, make_record) -> None:
+    bad, dead = make_case("bert"), make_case("it's")
+    write_run(
+        [
+            make_record(bad, Verdict.NUMERIC_MISMATCH),
+            make_record(dead, Verdict.CRASH, message="killed", detail="Traceback\nend", log="last", signal="SIGSEGV"),
+        ]
+    )
+    (told,) = data("models/0")["cases"]
+    assert told["id"] == bad.id
+    assert (told["worst"]["path"], told["worst"]["index"], told["worst"]["error"]) == (
+        "last_hidden_state",
+        [1, 0, 3],
+        2.5e-6,
+    )
+    assert told["share"] == "250 %"
+    assert dict(zip(data("vocabulary")["stages"], told["seconds"], strict=False))["run"] == 0.5
+    assert told["rerun"] == f"zoo rerun {bad.id} --target tpu-emulated"
+    file = data("models/1")
+    (told,) = file["cases"]
+    assert (told["message"], told["detail"], told["log"]) == ("killed", "Traceback\nend", "last")
+    assert dict(zip(file["labels"], told["facts"], strict=False))["signal"] == "SIGSEGV"
+    assert told["stage"] == Stage.RUN
+    assert told["rerun"].startswith("zoo rerun 'it'")
+
+
+def test_names_that_no_file_can_have_get_another(data, write_run, make_case, make_record, tmp_path: Path) -> None:
+    write_run([make_record(make_case(name)) for name in ("..", "Bert", "bert", "a b", "q.5")])
+    files = {one["name"]: one["file"] for one in data("matrix")["architectures"]}
+    assert (files["Bert"], files["q.5"]) == ("Bert", "q_5")
+    assert all(files[name].startswith("x-") for name in ("..", "bert", "a b"))
+    assert all((tmp_path / "site" / "data" / "architectures" / f"{file}.js").is_file() for file in files.values())
+
+
+def test_machines_find_the_same_as_json(data, write_run, make_case, make_record, tmp_path: Path) -> None:
+    case = make_case()
+    write_run([make_record(case)])
+    write_run([make_record(case, Verdict.CRASH)])
+    folder = tmp_path / "site" / "data"
+    matrix = data("matrix")
+    assert json.loads((folder / "matrix.json").read_text()) == matrix
+    changes = json.loads((folder / "changes.json").read_text())["changes"]
+    assert [(one["became"], one["before"], one["after"]) for one in changes] == [("regressed", "PASS", "CRASH")]
+    assert json.loads((folder / "summary.json").read_text())["zoo"]["whole"] == 1
+    assert "0 of 1 pass" in (tmp_path / "site" / "badges" / "bert.svg").read_text()
