@@ -1,9 +1,9 @@
 """How long do the pages take to build and to answer, over a large zoo?
 
 Writes a store of `--entries` models x 8 cells x `--nights` nights as `zoo run` leaves them, builds its site in a
-process of its own (imports included), and opens it from the disk in headless Chromium: when the front page can be used, and
-how long the matrix takes from a key to the next frame. Without a browser the two figures that need one are missing,
-and that is said. A tenth of the cases fail, with texts as long as tracebacks and logs are.
+process of its own (imports included), and opens it from the disk in headless Chromium: when the front page can be
+used, and how long the matrix takes from a key to the next frame. Without a browser the two figures that need one are
+missing, and that is said. A tenth of the cases fail, with texts as long as tracebacks and logs are.
 """
 
 from __future__ import annotations

@@ -159,7 +159,7 @@ def _add(
     counted = np.bincount(codes, minlength=len(made.verdicts))
     verdicts = Counter({made.verdicts[code]: int(n) for code, n in enumerate(counted) if n})
     verdicts[words.MISSING] += len(missing)
-    standing = np.array([_status(verdict) for verdict in made.verdicts], np.int8)[codes]
+    standing = np.array([status(verdict) for verdict in made.verdicts], np.int8)[codes]
     encoded = pc.fill_null(table.column("entry_id"), "").combine_chunks().dictionary_encode()
     worst = np.zeros(len(encoded.dictionary), np.int8)
     np.maximum.at(worst, encoded.indices.to_numpy(), standing)
@@ -197,7 +197,8 @@ def _codes(verdicts: list[str], column: pa.ChunkedArray) -> np.ndarray:
     return codes[encoded.indices.to_numpy()]
 
 
-def _status(verdict: str) -> int:
+def status(verdict: str) -> int:
+    """What a case of this verdict makes of its model, see WORKS."""
     if verdict == words.MISSING:
         return NOT_ATTEMPTED
     match words.verdict_group(verdict):

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from dashboards import clusters, data, front, grid, nights, words
+from dashboards import claims, clusters, data, feed, front, grid, nights, words
 from model_lists.expectations import Expectation, ExpectationError
 from results import store as results_store
 from results.baseline import expectations_of, find_run, target_of
@@ -92,7 +92,7 @@ def _fill(out: Path, store: Path, shown: Run) -> None:
         out / "data" / "summary.json", {"version": data.VERSION, "run": front.header(shown, read, laid), "zoo": zoo}
     )
     pages = _pages()
-    context = {"header": front.header(shown, read, laid), "pages": PAGES}
+    context = {"header": front.header(shown, read, laid)}
     content = {
         "zoo": zoo,
         "totals": words.totals(v for v, n in read.nights[-1].verdicts.items() for _ in range(n)),
@@ -107,6 +107,13 @@ def _fill(out: Path, store: Path, shown: Run) -> None:
     }
     for page in PAGES:
         _write(out / f"{page}.html", pages(f"{page}.html.j2", context | {"page": page}))
+    compared_modes = results_store.read(shown, list(claims.COLUMNS))[0].to_pylist()
+    _write(
+        out / "claims.html",
+        pages("claims.html.j2", context | {"page": "claims", "claims": claims.claims(compared_modes)}),
+    )
+    entries = {"entries": feed.regressions(read), "updated": words.clean(shown.created_at)}
+    _write(out / "feed.xml", pages("feed.xml.j2", context | entries))
     _badges(out / "badges", pages, laid, read, zoo)
     _write(out / "index.html", pages("index.html.j2", context | {"page": "index"} | content))
 

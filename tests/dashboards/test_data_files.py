@@ -4,10 +4,12 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree as xml
 
 import pytest
 
 import dashboards
+from dashboards.claims import claims
 from harness.cases import Dtype, Mode, Stage, Verdict
 
 
@@ -98,3 +100,32 @@ def test_machines_find_the_same_as_json(data, write_run, make_case, make_record,
     assert [(one["became"], one["before"], one["after"]) for one in changes] == [("regressed", "PASS", "CRASH")]
     assert json.loads((folder / "summary.json").read_text())["zoo"]["whole"] == 1
     assert "0 of 1 pass" in (tmp_path / "site" / "badges" / "bert.svg").read_text()
+
+
+def test_gains_are_of_cases_that_pass_both_ways_and_are_no_twins() -> None:
+    def row(name: str, mode: Mode, latency: float, **changes: object) -> dict[str, object]:
+        same = {"phase": "forward", "dtype": "float32", "profile": "padded", "twin_of": "", "verdict": "PASS"}
+        measured = {"latency_seconds": latency, "peak_device_bytes": None, "peak_host_bytes": None}
+        return {"entry_id": name, "mode": mode.value, **same, **measured, **changes}
+
+    strict, fused = Mode.STRICT_EAGER, Mode.DEFER_AND_FUSE
+    (told,) = claims(
+        [
+            *(row("a", strict, 0.4), row("a", fused, 0.1)),
+            *(row("b", strict, 0.1), row("b", fused, 0.2)),
+            *(row("c", strict, 9.0, verdict="CRASH"), row("c", fused, 1.0)),
+            *(row("d", strict, 9.0, twin_of="a"), row("d", fused, 1.0, twin_of="a")),
+        ]
+    )
+    assert (told["cases"], told["median"], told["claimed"], told["worse"]) == (2, "2.25×", "50 %", "50 %")
+
+
+def test_the_feed_names_what_regressed(data, write_run, make_case, make_record, tmp_path: Path) -> None:
+    broke, was = make_case("bert"), make_case("llama")
+    write_run([make_record(broke), make_record(was, Verdict.CRASH)])
+    write_run([make_record(broke, Verdict.RUN_ERROR), make_record(was, Verdict.RUN_ERROR)])
+    data("vocabulary")
+    feed = xml.fromstring((tmp_path / "site" / "feed.xml").read_text(encoding="utf-8"))
+    (entry,) = feed.iter("{http://www.w3.org/2005/Atom}entry")
+    assert entry.findtext("{http://www.w3.org/2005/Atom}title") == "1 regressed on tpu-emulated"
+    assert broke.id in entry.findtext("{http://www.w3.org/2005/Atom}content")
