@@ -52,7 +52,7 @@ def test_pass_after_failure_is_flaky_and_a_twin_is_told_the_same(run, runner):
     assert record.message.startswith("CRASH in import: ")
     assert record.message.endswith("run again, it passes")
     assert told(record) == [("CRASH", "import"), ("PASS", "compare")]
-    assert processes == 3, "the last one checked every operator"
+    assert processes == 2
     twin = runner.run(dataclasses.replace(CASE, entry=dataclasses.replace(VIT, model_id="someone/fine-tuned-vit")))
     assert (twin.verdict, twin.twin_of) == (Verdict.FLAKY, CASE.id)
 
@@ -78,7 +78,7 @@ def test_a_wrong_result_that_is_looked_at_again_has_had_its_second_attempt(run):
     record, processes = run("wrong", lambda record: True)
     assert record.verdict is Verdict.NUMERIC_MISMATCH
     assert told(record) == [("NUMERIC_MISMATCH", "compare")] * 2
-    assert processes == 2
+    assert processes == 3, "the last one checked every operator"
 
 
 @pytest.mark.parametrize("first", sorted(AGAIN))
