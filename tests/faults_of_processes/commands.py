@@ -11,8 +11,8 @@ import results
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 HEADER = "model_id,revision,library,model_type,model_class,family,task,params,tier,weights,package,phases"
-ROW = "hostile/{},,transformers,hostile,HostileModel,text-encoder,fill-mask,,smoke,synthetic,,"
-CASE = "hostile/HostileModel/hostile/{}/synthetic/forward/compiled/float32/{}"
+ROW = "hostile/{0},,transformers,{0},HostileModel,text-encoder,fill-mask,,smoke,synthetic,,"
+CASE = "{0}/HostileModel/hostile/{0}/synthetic/forward/compiled/float32/{1}"
 PROFILES = ("padded", "single")
 
 

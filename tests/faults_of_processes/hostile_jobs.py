@@ -21,6 +21,7 @@ OURS = {
     "harness.jobs.reference_job:run": "hostile_jobs:run_reference",
     "harness.jobs.target_job:prove": "hostile_jobs:prove",
     "harness.jobs.target_job:run": "hostile_jobs:run_case",
+    "harness.jobs.first_bad_job:run": "hostile_jobs:run_case",
     "harness.jobs.target_job:serve_model": "hostile_jobs:serve_model",
 }
 """What stands in for which job."""
