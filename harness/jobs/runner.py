@@ -140,9 +140,14 @@ class JobRunner:
 
     def _proved(self) -> dict[str, str]:
         try:
-            described = self._target_server.ready()
-            child = self._target_server.fork("harness.jobs.target_job:prove", {})
-            outcome = supervise(self._target_server, child, self.limits, Stage.RUN, lambda stage: None)
+            try:
+                described, outcome = self._prove()
+            except ServerFailed as failed:
+                if failed.kind:
+                    raise
+                self.close()  # somebody may have killed a server that others share: a new one tells
+                self.start()
+                described, outcome = self._prove()
         except ServerFailed as failed:
             if failed.kind == TargetUnavailable.__name__:
                 raise TargetUnavailable(str(failed)) from failed
@@ -153,6 +158,12 @@ class JobRunner:
         if "error" in outcome.result:
             raise TargetUnavailable(f"{self.target.name}: {death.one_line(outcome.result['error'])}")
         return described
+
+    def _prove(self) -> tuple[dict[str, str], Outcome]:
+        described = self._target_server.ready()
+        child = self._target_server.fork("harness.jobs.target_job:prove", {})
+        outcome = supervise(self._target_server, child, self.limits, Stage.RUN, lambda stage: None)
+        return described, self._own(outcome, self.target)
 
     def run(self, case: Case) -> Record:
         """Run one case to its record, whatever a model or a backend does meanwhile.
