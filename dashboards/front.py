@@ -121,7 +121,7 @@ def blockers(found: Sequence[Cluster], most: int = LISTED) -> list[dict[str, Any
             **words.named(one.verdict),
             "verdict": words.clean(one.verdict),
             "what": words.clean(one.what),
-            "stage": words.clean(one.stage),
+            "id": one.id,
             "cases": len(one.cases),
             "models": len(one.models),
             "architectures": len(one.architectures),

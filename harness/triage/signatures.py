@@ -28,7 +28,6 @@ COLUMNS = (
     "verdict",
     "stage",
     "message",
-    "detail",
     "log",
     "signal",
     "twin_of",
@@ -54,6 +53,7 @@ _WRAPPERS = re.compile(r"^(?:[\w.]+(?:Error|Exception|Failed): |backend='\w+' ra
 _CHANGING: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"0x[0-9a-f]+", re.IGNORECASE), "ADDRESS"),
     (re.compile(r"(?<![\w.])(?:/[\w.+-]+)+/([\w.+-]+)"), r"\1"),
+    (re.compile(r"\b[0-9a-f]{16,}\b", re.IGNORECASE), "HASH"),
     (re.compile(r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b", re.IGNORECASE), "UUID"),
     (re.compile(r"\b\d+(?:\.\d+)+(?:[+.-]\w+)*\b"), "N"),
     (re.compile(r"[\[(]\s*-?\d+(?:\s*[,x]\s*-?\d+)*\s*,?\s*[\])]"), "SHAPE"),
@@ -73,7 +73,7 @@ class Signature:
     `subject` is what people call the cause by: an operator, or an error text without what changes from case to case.
     """
 
-    verdict: Verdict
+    verdict: str
     subject: str
     cause: str
     occurrence: str
@@ -89,7 +89,7 @@ class Cluster:
     """Failures of one cause: the ids of their cases, and where they occur, each word once in order of occurrence."""
 
     id: str
-    verdict: Verdict
+    verdict: str
     subject: str
     cases: list[str] = field(default_factory=list)
     entries: dict[str, None] = field(default_factory=dict)
@@ -106,8 +106,8 @@ class Cluster:
 
 def signature(row: Mapping[str, Any]) -> Signature | None:
     """The signature of a row that has `COLUMNS`; None for a pass."""
-    verdict = Verdict(row["verdict"])
-    if verdict is Verdict.PASS:
+    verdict = row["verdict"] or ""
+    if verdict == Verdict.PASS:
         return None
     subject = _subject(row, verdict)
     cause = _fingerprint(verdict, subject)
@@ -131,17 +131,17 @@ def clusters(rows: Iterable[Mapping[str, Any]]) -> list[Cluster]:
     return sorted(found.values(), key=lambda one: (-len(one.types), -len(one.entries), -len(one.cases), one.id))
 
 
-def _subject(row: Mapping[str, Any], verdict: Verdict) -> str:
+def _subject(row: Mapping[str, Any], verdict: str) -> str:
     if operator := row["blame_operator"]:
         return _operator(operator)
     told = _without_names(row["message"] or "", row)
-    if verdict is Verdict.UNSUPPORTED_OP and (found := _OPERATOR.search(told)):
+    if verdict == Verdict.UNSUPPORTED_OP and (found := _OPERATOR.search(told)):
         return f"{found[1]}::{found[2]}"
     if row["blame_pair"]:  # of a wrong result nobody knows more than which architecture shows it
         return f"{row['blame_pair']}, {row['model_type']}"
-    if verdict is Verdict.CRASH:
+    if verdict == Verdict.CRASH:
         return f"{row['signal'] or 'a signal'}: {_of_death(row)}"
-    return _plain(told) or verdict.meaning
+    return _plain(told) or (Verdict(verdict).meaning if verdict in set(Verdict) else "an unknown verdict")
 
 
 def _of_death(row: Mapping[str, Any]) -> str:

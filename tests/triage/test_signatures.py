@@ -22,6 +22,7 @@ SAME_CAUSE = [
     ("OSError: /home/a/.cache/x/config.json: gone", "OSError: /tmp/y/config.json: gone"),
     ("RuntimeError: needs torch 2.13.0+cpu", "RuntimeError: needs torch 2.14.1"),
     ("RuntimeError: split_with_sizes sums to 12", "RuntimeError: split_with_sizes sums to 1.5e3"),
+    ("OSError: no file at 50b1a2797a03c638f4efa10a12ad151c", "OSError: no file at 0123456789abcdef0123456789abcdef"),
     ("IndexError: index -1 is out of bounds", "IndexError: index 9 is out of bounds"),
     (
         "RuntimeError: job 1b4e28ba-2fa1-11d2-883f-0016d3cca427",
@@ -105,6 +106,10 @@ def test_what_passes_has_no_cause():
 def test_every_failure_has_one_though_it_says_nothing(verdict):
     bare = row(verdict) | dict.fromkeys(("message", "log", "detail", "signal", "blame_pair", "blame_operator"))
     assert signature(bare).subject
+
+
+def test_a_verdict_of_another_version_is_a_cause_as_well():
+    assert signature(row("MELTED")).subject == "an unknown verdict"
 
 
 def test_what_blocks_most_architectures_comes_first():
