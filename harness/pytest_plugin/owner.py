@@ -24,6 +24,7 @@ from harness.pytest_plugin.settings import read_plan
 from harness.records import Record, recorded_target
 from results import StoreError, create_run, missing, open_run, schema, seal
 from results.expected import outcome
+from results.files import write_atomically
 from results.provenance import collect
 
 if TYPE_CHECKING:
@@ -88,13 +89,14 @@ class RunOwner:
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
         """The first worker's collection, after `-k` and the like, is the plan."""
-        if self._handoff is None:
+        # Once is enough: who takes a dead worker's place collects again, while others read what was left here.
+        if self._handoff is None or (self._handoff / "run").exists():
             return
         if self.zoo.run is None:
             self._create([case for nodeid in ids if (case := self.zoo.case_of(nodeid))])
         if self.zoo.run is not None:
-            (self._handoff / PEAKS).write_text(json.dumps(self.zoo.peaks), encoding="utf-8")
-            (self._handoff / "run").write_text(self.zoo.run.id, encoding="utf-8")
+            write_atomically(self._handoff / PEAKS, json.dumps(self.zoo.peaks), durable=False)
+            write_atomically(self._handoff / "run", self.zoo.run.id, durable=False)
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Without workers, what is left after deselection is the plan."""
