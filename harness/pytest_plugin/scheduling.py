@@ -41,7 +41,8 @@ class EntryScheduling(LoadScopeScheduling):
         A worker starts an item only once it holds the one after it, so the next entry has to come
         when one item is left; the base class sends it when two are, which ends a run less evenly.
         """
-        if node.shutting_down:
+        # One that takes a dead worker's place cannot be given anything before it has collected; then it is asked again.
+        if node.shutting_down or node not in self.registered_collections:
             return
         while self.workqueue and self._pending_of(self.assigned_work[node]) <= 1:
             self._assign_work_unit(node)
