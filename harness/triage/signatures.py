@@ -57,7 +57,8 @@ _CHANGING: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b", re.IGNORECASE), "UUID"),
     (re.compile(r"\b\d+(?:\.\d+)+(?:[+.-]\w+)*\b"), "N"),
     (re.compile(r"[\[(]\s*-?\d+(?:\s*[,x]\s*-?\d+)*\s*,?\s*[\])]"), "SHAPE"),
-    (re.compile(r"\b\d+(?:x\d+)+(?=\b|[a-z])"), "SHAPE"),
+    (re.compile(r"\b(?:\d+x)+(?=[a-z])"), "SHAPE of "),
+    (re.compile(r"\b\d+(?:x\d+)+\b"), "SHAPE"),
     (re.compile(r"-?\b\d+(?:\.\d+)?(?:e[+-]?\d+)?\b", re.IGNORECASE), "N"),
     (re.compile(r"\s+"), " "),
 )

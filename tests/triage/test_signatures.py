@@ -18,6 +18,8 @@ SAME_CAUSE = [
     ("RuntimeError: cannot view [2, 17, 64] as (2, 1088)", "RuntimeError: cannot view [1, 33, 64] as (1, 2112)"),
     ("RuntimeError: shape f32[2,17]{1,0} is wrong", "RuntimeError: shape f32[4,9]{1,0} is wrong"),
     ("RuntimeError: bad tensor 2x17xf32", "RuntimeError: bad tensor 4x9x3xf32"),
+    ("RuntimeError: argument 1xint64", "RuntimeError: argument 2xint64"),
+    ("RuntimeError: 2x17 by 17x4", "RuntimeError: 3x9x1 by 9x8"),
     ("ValueError: object at 0x7f12ab has no grad", "ValueError: object at 0x55d0c8 has no grad"),
     ("OSError: /home/a/.cache/x/config.json: gone", "OSError: /tmp/y/config.json: gone"),
     ("RuntimeError: needs torch 2.13.0+cpu", "RuntimeError: needs torch 2.14.1"),
