@@ -39,6 +39,8 @@ _SWITCHES = ("TORCH_COMPILE_DISABLE", "TORCHDYNAMO_", "TORCH_COMPILE_BACKEND")
 _LOCATED = (*WRONG, Verdict.RUN_ERROR, Verdict.UNSUPPORTED_OP, Verdict.CRASH)
 """Failures of a run that one operator may be to blame for, and so are sought in it."""
 _SECRETS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_HUB_TOKEN")
+PROBE_SECONDS = 20.0
+"""How long a probe waits for a device that others have: somebody is watching."""
 
 
 class TooLarge(RuntimeError):
@@ -57,6 +59,8 @@ class JobRunner:
 
     `peak` predicts the memory that a case needs; no more jobs run side by side, on all of the machine, than have enough
     of it, and one that needs more than there can be ends as TOO_LARGE before it starts.
+
+    `patience` is for how many seconds a device is waited for that others have; once in vain, and no more then.
 
     `servers` is a private folder that the runners of a run have in common, to share their servers.
     Two servers are forked from: one preloaded with the target, and, only when a reference is not
@@ -77,15 +81,16 @@ class JobRunner:
         servers: Path | None = None,
         again: Callable[[Record], bool] | None = None,
         peak: Callable[[Case], Peak] = lambda case: Peak(0),
+        patience: float = device_lock.WAIT_SECONDS,
     ) -> None:
         self.target, self.cache, self.limits, self.seed, self.worker = target, cache, limits, seed, worker
         self.fault = fault
         self.again = again
         self._peak = peak
         self._memory = Ledger(cache / "memory", usable())
-        self._patience = device_lock.Patience()
         self._own_servers = None if servers else tempfile.TemporaryDirectory(prefix="zoo-")
         self._servers = servers or Path(self._own_servers.name)
+        self._patience = device_lock.Patience(str(self._servers), patience)
         self._twins = Twins(self._servers)
         self._on_stage = on_stage or (lambda case, stage: None)
         self._target_server: Server | None = None
@@ -126,7 +131,7 @@ class JobRunner:
     def describe(self) -> dict[str, str]:
         """Provenance of what executes, after it has been proved to execute an operation.
 
-        Raises TargetUnavailable, with one line of why.
+        Raises TargetUnavailable, with one line of why, and DeviceBusy.
         """
         self.start()
         if self.facts is None and self._unavailable is None:
@@ -148,6 +153,11 @@ class JobRunner:
                 self.close()  # somebody may have killed a server that others share: a new one tells
                 self.start()
                 described, outcome = self._prove()
+            while self._is_busy(outcome):
+                if not self._patience.lasts():
+                    raise self._patience.lost(self.target)
+                described, outcome = self._prove()
+            self._patience.renew()
         except ServerFailed as failed:
             if failed.kind == TargetUnavailable.__name__:
                 raise TargetUnavailable(str(failed)) from failed
@@ -161,9 +171,20 @@ class JobRunner:
 
     def _prove(self) -> tuple[dict[str, str], Outcome]:
         described = self._target_server.ready()
-        child = self._target_server.fork("harness.jobs.target_job:prove", {})
-        outcome = supervise(self._target_server, child, self.limits, Stage.RUN, lambda stage: None)
+        with device_lock.held(self.target, self.cache, self._patience):
+            child = self._target_server.fork("harness.jobs.target_job:prove", {})
+            outcome = supervise(self._target_server, child, self.limits, Stage.RUN, lambda stage: None)
         return described, self._own(outcome, self.target)
+
+    def _is_busy(self, outcome: Outcome) -> bool:
+        """Whether the backend said that somebody else has the device, who holds no lock of ours."""
+        if outcome.result is None:
+            said = outcome.log
+        elif "error" in outcome.result:
+            said = outcome.result["error"]["detail"]
+        else:
+            return False
+        return self.target.diagnose(said, outcome.stage) is Verdict.DEVICE_BUSY
 
     def run(self, case: Case) -> Record:
         """Run one case to its record, whatever a model or a backend does meanwhile.
@@ -318,6 +339,12 @@ class JobRunner:
                 return self._ended(record, model, death.of_error(error, Stage.BUILD, None), death.one_line(error))
             return self._ended(record, model, *death.of_death(model, self.target))
         outcome = self._on_target(model, record.case, prepared)
+        while self._is_busy(outcome) and self._patience.lasts():
+            outcome = self._on_target(model, record.case, prepared)
+        if self._is_busy(outcome):
+            why = f"{self._patience.lost(self.target)}; the last try {self._end(outcome)}"
+            return self._ended(record, outcome, Verdict.DEVICE_BUSY, why)
+        self._patience.renew()
         if outcome.result is None:
             return self._ended(record, outcome, *death.of_death(outcome, self.target))
         error = outcome.result.get("error")
@@ -493,8 +520,11 @@ def probe(target: Target, cache: Path) -> dict[str, str]:
 
     Raises TargetUnavailable, with one line of why.
     """
-    with JobRunner(target, cache) as runner:
-        return runner.describe()
+    with JobRunner(target, cache, patience=PROBE_SECONDS) as runner:
+        try:
+            return runner.describe()
+        except device_lock.DeviceBusy as busy:
+            raise TargetUnavailable(str(busy)) from busy
 
 
 def _leaf(data: dict[str, Any]) -> Leaf:

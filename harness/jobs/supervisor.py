@@ -141,6 +141,7 @@ class Server:
 
     def __init__(self, channel: Channel, log: IO[bytes] | None, process: subprocess.Popen[bytes] | None, name: str):
         self.channel, self.log, self.process, self.name = channel, log, process, name
+        self._told: dict[str, Any] | None = None
 
     @classmethod
     def join(
@@ -182,7 +183,9 @@ class Server:
         return cls(child.channel, child.log, None, name)
 
     def ready(self, seconds: float = SERVER_SECONDS) -> dict[str, Any]:
-        """Wait for the server's greeting and return what its preload told. Raises ServerFailed."""
+        """Wait for the server's greeting, if need be, and return what its preload told. Raises ServerFailed."""
+        if self._told is not None:
+            return self._told
         if not _readable([self.channel], seconds):
             raise ServerFailed(f"the {self.name} server was not ready within {seconds:.0f} s", log=printed(self.log))
         try:
@@ -192,7 +195,8 @@ class Server:
         if "failed" in message:
             failed = message["failed"]
             raise ServerFailed(failed["message"], kind=failed["type"], log=printed(self.log))
-        return message["hello"]["told"]
+        self._told = message["hello"]["told"]
+        return self._told
 
     def fork(self, call: str, payload: dict[str, Any]) -> Child:
         """Fork a child that runs `call` (`module:function`) with `payload`. Raises ServerFailed."""

@@ -34,3 +34,13 @@ def wrong():
     _attempt()
     original = torch.nn.LayerNorm.forward
     torch.nn.LayerNorm.forward = lambda norm, x: 1.5 * original(norm, x)
+
+
+def finds_its_device_in_use():
+    _attempt()
+    raise RuntimeError("TPU is already in use by process with pid 1")
+
+
+def finds_its_device_in_use_twice():
+    if _attempt() <= 2:
+        raise RuntimeError("TPU is already in use by process with pid 1")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from harness.cases import Case, Dtype, Mode, Phase, Profile, Verdict
-from harness.jobs import JobRunner, device_lock, memory
+from harness.jobs import JobRunner, memory
 from harness.jobs.memory import BadAmount, Ledger, usable
 from harness.records import Peak
 from harness.targets import resolve
@@ -151,21 +151,3 @@ def test_what_needs_more_than_there_is_never_starts(tmp_path, monkeypatch):
         assert record.verdict is Verdict.TOO_LARGE
         assert "needs 5 GB of memory (5000000000 bytes), and jobs may use 4 GB here (" in record.message
         assert runner._target_server is None, "nothing was started"
-
-
-def test_a_device_that_is_held_is_waited_for_once_and_not_for_every_case(tmp_path, monkeypatch):
-    monkeypatch.setattr(device_lock, "WAIT_SECONDS", 0.3)
-    target = resolve("cpu")
-    monkeypatch.setattr(type(target), "exclusive", True)
-    mine, others = device_lock.Patience(), device_lock.Patience()
-    with device_lock.held(target, tmp_path, others):
-        with (
-            pytest.raises(device_lock.DeviceBusy, match=r"held by another process for 0 s:"),
-            device_lock.held(target, tmp_path, mine),
-        ):
-            pass
-        assert mine.left == 0
-        with pytest.raises(device_lock.DeviceBusy, match="an earlier case"), device_lock.held(target, tmp_path, mine):
-            pass
-    with device_lock.held(target, tmp_path, mine):
-        assert mine.left == device_lock.WAIT_SECONDS
