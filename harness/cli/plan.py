@@ -120,9 +120,9 @@ def _print(dealt: Dealt, planned: Plan, workers: int) -> None:
 
 def _memory(peaks: Mapping[Case, Peak]) -> str:
     """One line on the memory that cases are predicted to need, each in its largest process."""
-    from harness.jobs.memory import usable
+    from harness.jobs.memory import most
 
-    there = usable()
+    there = most()
     known = [peak.least for peak in peaks.values() if peak.least is not None]
     if not known:
         return "memory: unknown, no case has run yet"

@@ -29,16 +29,30 @@ class BadAmount(ValueError):
 
 
 def usable() -> int:
-    """Bytes that the jobs of this machine may use together. Raises BadAmount.
+    """Bytes that the jobs of this machine may use together: as `ZOO_MEMORY` says, else `SHARE` of what there is.
 
-    What `ZOO_MEMORY` says, else `SHARE` of the machine's memory or of what its control groups allow, the smallest.
+    Raises BadAmount.
     """
-    if said := os.environ.get(SETTING):
-        found = _AMOUNT.fullmatch(said.strip())
-        if found is None or found[2].upper() not in _UNITS or not float(found[1]):
-            raise BadAmount(f"{SETTING}={said!r} is no amount of memory: give one such as 16GB")
-        return int(float(found[1]) * _UNITS[found[2].upper()])
-    return int(SHARE * min([psutil.virtual_memory().total, *_allowed()]))
+    return _by_hand() or int(SHARE * most())
+
+
+def most() -> int:
+    """Bytes beyond which not even a job that is alone fits: what needed a little less has passed here, perhaps.
+
+    What `ZOO_MEMORY` says, else the machine's memory or what its control groups allow, the smallest. Raises BadAmount.
+    """
+    return _by_hand() or min([psutil.virtual_memory().total, *_allowed()])
+
+
+def _by_hand() -> int | None:
+    said = os.environ.get(SETTING)
+    if not said:
+        return None
+    found = _AMOUNT.fullmatch(said.strip())
+    amount = int(float(found[1]) * _UNITS.get(found[2].upper(), 0)) if found else 0
+    if not amount:
+        raise BadAmount(f"{SETTING}={said!r} is no amount of memory: give one such as 16GB")
+    return amount
 
 
 def _allowed() -> Iterator[int]:

@@ -16,7 +16,7 @@ from harness.cases import Case, Entry, Stage, Verdict
 from harness.jobs import attempts, death, device_lock, trail
 from harness.jobs import cache as caches
 from harness.jobs.attempts import WRONG
-from harness.jobs.memory import SETTING, Ledger, usable
+from harness.jobs.memory import SETTING, Ledger, most, usable
 from harness.jobs.payload import of_case
 from harness.jobs.prepared import Prepared
 from harness.jobs.supervisor import (
@@ -435,9 +435,8 @@ class JobRunner:
         return self._own(outcome, None)
 
     def _require_memory(self, case: Case) -> None:
-        least = self._peak(case).least
-        if least is not None and least > self._memory.total:
-            there = self._memory.total
+        least, there = self._peak(case).least, most()
+        if least is not None and least > there:
             raise TooLarge(
                 f"it needs {least / 1e9:.3g} GB of memory ({least} bytes), and jobs may use {there / 1e9:.3g} GB here"
                 f" ({there} bytes): run it on a larger machine, or allow more with {SETTING}"

@@ -15,15 +15,20 @@ GUESS = 512 * 2**20
 _BYTES = {Dtype.FLOAT32: 4, Dtype.BFLOAT16: 2, Dtype.FLOAT16: 2}
 _TRUTH = 8
 """Bytes of a parameter in the float64 model that the truth is computed with, beside the one at the case's dtype."""
-_COPIES = {Phase.FORWARD: 1, Phase.GENERATE: 1, Phase.TRAIN: 2}
-"""Values that are kept for each parameter: itself, and in training its gradient (the optimiser step is plain SGD)."""
+_COPIES = {Phase.FORWARD: 1, Phase.GENERATE: 1, Phase.TRAIN: 5}
+"""Values that are kept for each parameter: itself, and of a step of training (plain SGD) its gradient and what it
+became, each as returned and copied, in float64 once and in the case's dtype by two runs. Measured on 48 million
+parameters of linear layers in float32: 12.4 bytes a parameter forward and 61.8 in training; this says 12 and 60."""
 
 
 def predicted(case: Case, seen: int | None = None) -> Peak:
-    """The peak of a case whose largest recent one was `seen` bytes, None where none was."""
-    if seen is not None:
-        return Peak(int(MARGIN * seen), seen)
+    """The peak of a case whose largest recent one was `seen` bytes, None where none was.
+
+    What was seen is the process on the target; that of the reference, of real weights, may need more.
+    """
+    weights = None
     if case.entry.weights is Weights.HUB and case.entry.params:
-        least = case.entry.params * (_BYTES[case.dtype] + _TRUTH) * _COPIES[case.phase]
-        return Peak(GUESS + least, least)
-    return Peak(GUESS)
+        weights = case.entry.params * (_BYTES[case.dtype] + _TRUTH) * _COPIES[case.phase]
+    if seen is not None:
+        return Peak(max(int(MARGIN * seen), weights or 0), seen)
+    return Peak(GUESS + (weights or 0), weights)

@@ -1,5 +1,6 @@
 """Jobs share the machine's memory: who waits, who goes first, what the dead leave behind, and what never fits."""
 
+import dataclasses
 import os
 import signal
 import subprocess
@@ -12,7 +13,7 @@ import pytest
 
 from harness.cases import Case, Dtype, Mode, Phase, Profile, Verdict
 from harness.jobs import JobRunner, memory
-from harness.jobs.memory import BadAmount, Ledger, usable
+from harness.jobs.memory import BadAmount, Ledger, most, usable
 from harness.records import Peak
 from harness.targets import resolve
 from model_lists import load_list
@@ -126,7 +127,7 @@ def test_the_limit_can_be_set_by_hand(monkeypatch, said, amount):
     assert usable() == amount
 
 
-@pytest.mark.parametrize("said", ["much", "-1GB", "0", "16 GB RAM", "1e9", "GB"])
+@pytest.mark.parametrize("said", ["much", "-1GB", "0", "0.3", "16 GB RAM", "1e9", "GB"])
 def test_a_limit_that_is_no_amount_is_one_clear_line(monkeypatch, said):
     monkeypatch.setenv(memory.SETTING, said)
     with pytest.raises(BadAmount, match="is no amount of memory: give one such as 16GB"):
@@ -137,6 +138,8 @@ def test_without_one_it_is_a_share_of_what_there_is(monkeypatch):
     monkeypatch.delenv(memory.SETTING, raising=False)
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     assert 0 < usable() <= memory.SHARE * total
+    assert most() <= total
+    assert usable() == int(memory.SHARE * most())
 
 
 def case():
@@ -151,3 +154,13 @@ def test_what_needs_more_than_there_is_never_starts(tmp_path, monkeypatch):
         assert record.verdict is Verdict.TOO_LARGE
         assert "needs 5 GB of memory (5000000000 bytes), and jobs may use 4 GB here (" in record.message
         assert runner._target_server is None, "nothing was started"
+
+
+def test_what_has_just_fitted_is_no_more_refused_the_next_night(tmp_path, monkeypatch):
+    monkeypatch.delenv(memory.SETTING, raising=False)
+    broken = dataclasses.replace(case(), entry=dataclasses.replace(case().entry, model_class="NoSuchModel"))
+    needed = most()
+    with JobRunner(resolve("cpu"), tmp_path, peak=lambda _: Peak(needed, needed)) as runner:
+        assert runner.run(broken).verdict is Verdict.BUILD_ERROR, "it was started, though more than jobs may share"
+        needed += 1
+        assert runner.run(broken).verdict is Verdict.TOO_LARGE
