@@ -16,6 +16,7 @@ from harness.cases import Case, Entry, Stage, Verdict
 from harness.jobs import attempts, death, device_lock, trail
 from harness.jobs import cache as caches
 from harness.jobs.attempts import WRONG
+from harness.jobs.lost_device import Streak
 from harness.jobs.memory import SETTING, Ledger, most, usable
 from harness.jobs.payload import of_case
 from harness.jobs.prepared import Prepared
@@ -100,6 +101,8 @@ class JobRunner:
         self._model: tuple[Entry, Server, Child] | None = None
         self._references: dict[Path, Prepared] = {}
         self._plain: dict[tuple[Case, str], Verdict] = {}
+        self._streak = Streak()
+        self._lost = ""
 
     def __enter__(self) -> JobRunner:
         return self
@@ -224,6 +227,8 @@ class JobRunner:
 
     def _judged(self, record: Record) -> Record:
         case = record.case
+        if self._lost:
+            return dataclasses.replace(record, verdict=Verdict.BACKEND_UNAVAILABLE, message=self._lost)
         self._on_stage(case, Stage.IMPORT)
         prepared = self._prepared(case)
         record = dataclasses.replace(record, **prepared.facts, seconds=prepared.seconds)
@@ -238,11 +243,27 @@ class JobRunner:
             record = attempts.settled(first, self._attempt(record, prepared))
         else:
             record = first
+        record = self._doubted(record)
         if record.verdict in _LOCATED and record.stage in (Stage.RUN, Stage.COMPARE):
             record = self._located(record, prepared)
         if case.mode is self.target.modes[0]:
             self._plain = {(case, self.fault): record.verdict}
         self._twins.keep(record, self.fault)
+        return record
+
+    def _doubted(self, record: Record) -> Record:
+        """The record, after a proof that the device still works where there is doubt; without one it tells of that."""
+        if not self._streak.doubts(record):
+            return record
+        try:
+            self._proved()
+        except device_lock.DeviceBusy:
+            return record
+        except TargetUnavailable as gone:
+            since = f"it stopped after {self._streak.after}: " if self._streak.after else ""
+            self._lost = f"{gone}; {since}`zoo rerun --verdict BACKEND_UNAVAILABLE` tries again"
+            message = f"{record.message}; {self._lost}"
+            return dataclasses.replace(record, verdict=Verdict.BACKEND_UNAVAILABLE, message=message)
         return record
 
     def _attempt(self, record: Record, prepared: Prepared) -> Record:

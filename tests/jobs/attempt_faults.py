@@ -44,3 +44,11 @@ def finds_its_device_in_use():
 def finds_its_device_in_use_twice():
     if _attempt() <= 2:
         raise RuntimeError("TPU is already in use by process with pid 1")
+
+
+def halts_the_device():
+    def halt(norm, x):
+        Path(os.environ["HALTED"]).touch()
+        raise RuntimeError("the device has halted")
+
+    torch.nn.LayerNorm.forward = halt
