@@ -147,13 +147,15 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """Bytes that the largest process of a case is predicted to need.
+    """Bytes of the host's memory that the largest process of a case is predicted to need.
 
-    `least` is what it has needed before, or must for its parameters alone; None where that is unknown.
+    `least` is what it has needed before, or must for its parameters alone, `device` what these must take of the
+    device's own memory; None where that is unknown.
     """
 
     bytes: int
     least: int | None = None
+    device: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -104,7 +105,7 @@ def _print(dealt: Dealt, planned: Plan, workers: int) -> None:
         predicted = _time(total.milliseconds / 1000, total.unknown, total.jobs)
         table.add_row(mode, phase, str(total.cases), str(total.jobs), predicted)
     console.print(table)
-    console.print(plain(_memory(dealt.peaks)), soft_wrap=True)
+    console.print(plain(_memory(dealt.peaks, planned.target.device_bytes)), soft_wrap=True)
     jobs, guessed = ({case.id for case in some} for some in (dealt.jobs, dealt.unknown))
     table = _table("shard", "models", "cases", "work", f"wall, {workers} worker{'s' * (workers > 1)}")
     for number in range(1, document.shards + 1):
@@ -118,15 +119,15 @@ def _print(dealt: Dealt, planned: Plan, workers: int) -> None:
     console.print(plain(f"plan {document.id}"))
 
 
-def _memory(peaks: Mapping[Case, Peak]) -> str:
-    """One line on the memory that cases are predicted to need, each in its largest process."""
+def _memory(peaks: Mapping[Case, Peak], device: int | None) -> str:
+    """One line on the memory that cases are predicted to need, where a device has `device` bytes."""
     from harness.jobs.memory import most
 
     there = most()
     known = [peak.least for peak in peaks.values() if peak.least is not None]
     if not known:
         return "memory: unknown, no case has run yet"
-    large = sum(least > there for least in known)
+    large = sum((peak.least or 0) > there or (peak.device or 0) > (device or inf) for peak in peaks.values())
     lacking = f", and unknown of {len(peaks) - len(known)}" if len(known) < len(peaks) else ""
     here = f"{large} cases are TOO_LARGE for this machine" if large else "every case of which it is known fits here"
     return f"memory: at most {max(known) / 2**20:,.0f} MiB in one process{lacking}; {here}"

@@ -462,6 +462,12 @@ class JobRunner:
                 f"it needs {least / 1e9:.3g} GB of memory ({least} bytes), and jobs may use {there / 1e9:.3g} GB here"
                 f" ({there} bytes): run it on a larger machine, or allow more with {SETTING}"
             )
+        device, there = self._peak(case).device, self.target.device_bytes
+        if device is not None and there is not None and device > there:
+            raise TooLarge(
+                f"it needs {device / 1e9:.3g} GB of the device's memory ({device} bytes), and {self.target.name} has"
+                f" {there / 1e9:.3g} GB ({there} bytes): run it on a larger device"
+            )
 
     def _reserved(self, case: Case) -> AbstractContextManager[None]:
         return self._memory.reserved(self._peak(case).bytes)

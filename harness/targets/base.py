@@ -35,6 +35,8 @@ class Target(Protocol):
     modes: tuple[Mode, ...]
     exclusive: bool
     """True where a device serves one process at a time, so that a job must hold the device lock."""
+    device_bytes: int | None
+    """Memory of one device; None where that is unknown, or where the device's memory is the host's."""
 
     def environment(self, cache: Path) -> dict[str, str]:
         """Variables a process must have before it imports torch. `cache` is the harness's cache folder."""

@@ -46,6 +46,7 @@ class Cpu:
     emulated = False
     modes = (Mode.EAGER, Mode.COMPILED)
     exclusive = False
+    device_bytes = None
 
     def identity(self) -> dict[str, str]:
         """Everything that can change what Inductor compiles, as readable text."""

@@ -34,6 +34,8 @@ TPU_PCI_DEVICES = {
     "0x006f": "TPU v6e",
     "0x0076": "TPU v7",
 }
+_CHIP_BYTES = {"TPU v5e": 16 * 2**30, "TPU v5p": 95 * 2**30, "TPU v6e": 32 * 2**30}
+"""High-bandwidth memory of a chip that is one device, as https://docs.cloud.google.com/tpu/docs/v5e (v5p, v6e) say."""
 
 
 def attached_tpus(root: Path = Path("/")) -> tuple[str, ...]:
@@ -86,6 +88,7 @@ class TorchTpu:
     name: ClassVar[str]
     emulated: ClassVar[bool]
     exclusive: ClassVar[bool]
+    device_bytes: int | None = None
     compile_options: ClassVar[dict[str, Any]] = {}
     device_type = "tpu"
     modes = (Mode.STRICT_EAGER, Mode.DEFER_AND_FUSE, Mode.COMPILED)
@@ -223,6 +226,12 @@ class Tpu(TorchTpu):
     name = "tpu"
     emulated = False
     exclusive = True
+
+    @property
+    def device_bytes(self) -> int | None:
+        """Of the smallest chip attached; None where one is of a kind whose memory is not known."""
+        sizes = [_CHIP_BYTES.get(kind) for kind in attached_tpus()]
+        return None if not sizes or None in sizes else min(sizes)
 
     def identity(self) -> dict[str, str]:
         return super().identity() | {"device": " + ".join(attached_tpus())}

@@ -147,6 +147,10 @@ def case():
     return Case(entry, Phase.FORWARD, Mode.EAGER, Dtype.FLOAT32, Profile.PADDED)
 
 
+def unbuildable():
+    return dataclasses.replace(case(), entry=dataclasses.replace(case().entry, model_class="NoSuchModel"))
+
+
 def test_what_needs_more_than_there_is_never_starts(tmp_path, monkeypatch):
     monkeypatch.setenv(memory.SETTING, "4GB")
     with JobRunner(resolve("cpu"), tmp_path, peak=lambda _: Peak(7 * GB, 5 * GB)) as runner:
@@ -156,11 +160,20 @@ def test_what_needs_more_than_there_is_never_starts(tmp_path, monkeypatch):
         assert runner._target_server is None, "nothing was started"
 
 
+def test_what_a_device_cannot_hold_never_starts(tmp_path, monkeypatch):
+    target = resolve("cpu")
+    with JobRunner(target, tmp_path, peak=lambda _: Peak(1, None, 18 * GB)) as runner:
+        monkeypatch.setattr(type(target), "device_bytes", 16 * GB)
+        record = runner.run(case())
+        assert record.verdict is Verdict.TOO_LARGE
+        assert "18 GB of the device's memory (18000000000 bytes), and cpu has 16 GB (16000000000" in record.message
+        assert runner._target_server is None, "nothing was started"
+
+
 def test_what_has_just_fitted_is_no_more_refused_the_next_night(tmp_path, monkeypatch):
     monkeypatch.delenv(memory.SETTING, raising=False)
-    broken = dataclasses.replace(case(), entry=dataclasses.replace(case().entry, model_class="NoSuchModel"))
-    needed = most()
-    with JobRunner(resolve("cpu"), tmp_path, peak=lambda _: Peak(needed, needed)) as runner:
-        assert runner.run(broken).verdict is Verdict.BUILD_ERROR, "it was started, though more than jobs may share"
+    needed = most()  # and what a device must have refuses nothing where its size is unknown
+    with JobRunner(resolve("cpu"), tmp_path, peak=lambda _: Peak(needed, needed, 18 * GB)) as runner:
+        assert runner.run(unbuildable()).verdict is Verdict.BUILD_ERROR, "more than jobs may share"
         needed += 1
-        assert runner.run(broken).verdict is Verdict.TOO_LARGE
+        assert runner.run(unbuildable()).verdict is Verdict.TOO_LARGE

@@ -30,17 +30,19 @@ def test_a_reference_of_real_weights_may_need_more_than_was_seen_on_the_target()
 def test_a_reduced_model_is_guessed_and_never_refused_for_that():
     assert (predicted(case(ENTRY)).bytes, predicted(case(ENTRY)).least) == (GUESS, None)
     assert predicted(case(replace(REAL, params=None))).least is None
+    assert predicted(case(ENTRY), 1000).device is None
 
 
 @pytest.mark.parametrize(
-    ("dtype", "phase", "each"),
+    ("dtype", "phase", "each", "on_device"),
     [
-        (Dtype.FLOAT32, Phase.FORWARD, 12),
-        (Dtype.BFLOAT16, Phase.GENERATE, 10),
-        (Dtype.FLOAT32, Phase.TRAIN, 60),
+        (Dtype.FLOAT32, Phase.FORWARD, 12, 4),
+        (Dtype.BFLOAT16, Phase.GENERATE, 10, 2),
+        (Dtype.FLOAT32, Phase.TRAIN, 60, 12),
     ],
 )
-def test_real_weights_need_room_for_the_model_and_its_truth(dtype, phase, each):
+def test_real_weights_need_room_for_the_model_and_its_truth(dtype, phase, each, on_device):
     peak = predicted(case(REAL, dtype, phase))
     assert peak.least == 7 * 10**9 * each
+    assert peak.device == 7 * 10**9 * on_device
     assert peak.bytes == peak.least + GUESS

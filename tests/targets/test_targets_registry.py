@@ -57,6 +57,16 @@ def test_tpu_means_hardware_where_there_is_some_and_the_stand_in_elsewhere(monke
     assert (target.name, target.emulated, target.exclusive) == (name, not kinds, bool(kinds))
 
 
+@pytest.mark.parametrize(
+    ("kinds", "size"),
+    [(("TPU v5e",) * 4, 16 * 2**30), (("TPU v6e", "TPU v5e"), 16 * 2**30), (("TPU v6e", "TPU v7"), None), ((), None)],
+)
+def test_the_memory_of_a_chip_is_known_by_its_kind_or_not_at_all(monkeypatch, kinds, size):
+    monkeypatch.setattr("harness.targets.tpu.attached_tpus", lambda: kinds)
+    assert Tpu().device_bytes == size
+    assert resolve("cpu").device_bytes is resolve("tpu-emulated").device_bytes is None
+
+
 def test_a_tpu_offered_to_processes_is_seen(tmp_path):
     attach(tmp_path)
     assert attached_tpus(tmp_path) == ("TPU v6e",)
