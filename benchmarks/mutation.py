@@ -39,6 +39,7 @@ from harness.jobs import JobRunner, Limits, death
 from harness.jobs import cache as caches
 from harness.jobs.attempts import WRONG
 from harness.jobs.payload import of_case
+from harness.jobs.processes import environment
 from harness.jobs.supervisor import Server, supervise
 from harness.pytest_plugin.settings import default_cache
 from model_lists import DERIVED_LIST, load_list
@@ -120,9 +121,9 @@ class Laboratory:
         """The row with the verdict that is left of a wrong result after the harness's second look at it."""
         if row["verdict"] not in WRONG:
             return row
-        self._runner.fault = row["fault"]
+        self._runner.processes.fault = row["fault"]
         record = self._runner.run(case)
-        self._runner.fault = ""
+        self._runner.processes.fault = ""
         return row | {
             "verdict": record.verdict,
             "message": record.message[:300],
@@ -133,7 +134,14 @@ class Laboratory:
         folder = caches.reference_folder(self._cache, case, 0)
         meta = caches.read_meta(folder) or {}
         checkpoint = meta.get("checkpoint", "")
-        payload = {"case": of_case(case), "folder": str(folder), "checkpoint": checkpoint, "seed": 0, "watch": ""}
+        payload = {
+            "case": of_case(case),
+            "folder": str(folder),
+            "checkpoint": checkpoint,
+            "seed": 0,
+            "watch": "",
+            "fault": "",
+        }
         server = self._joined()
         child = server.fork("mutation_job:measure", payload | more)
         outcome = supervise(server, child, self._limits, Stage.IMPORT, lambda stage: None)
@@ -144,9 +152,9 @@ class Laboratory:
 
     def _joined(self) -> Server:
         if self._server is None:
-            environment = lambda: JobRunner.environment() | self._target.environment(self._cache)  # noqa: E731
+            settings = lambda: environment() | self._target.environment(self._cache)  # noqa: E731
             name = self._target.name
-            self._server = Server.join(name, "harness.jobs.preload:target", name, environment, self._servers)
+            self._server = Server.join(name, "harness.jobs.preload:target", name, settings, self._servers)
             self._server.ready()
         return self._server
 

@@ -11,24 +11,20 @@ from __future__ import annotations
 import json
 import math
 import sys
-from pathlib import Path
 from typing import Any
 
 import catalogue
 import torch
 import torch._dynamo.utils as dynamo
 
-from harness import models
-from harness.cases import Case, Mode, Stage, Verdict
+from harness.cases import Mode, Stage, Verdict
 from harness.execution import outputs, phases
-from harness.execution.generation import Teacher
 from harness.execution.reference import Reference
-from harness.inputs import cast
 from harness.jobs import death, preload, target_job
-from harness.jobs.cache import INPUTS, REFERENCE
 from harness.jobs.channel import Channel
 from harness.jobs.payload import case_of
 from harness.jobs.report import Report
+from harness.jobs.subject import Subject
 from harness.numerics.budget import eps, rms
 from harness.targets.base import Target
 
@@ -50,19 +46,20 @@ def measure(payload: dict[str, Any], channel: Channel) -> None:
         report.enter(Stage.TO_DEVICE)
         with target.entered(case.mode):
             with catalogue.counting(operators) as loading:
-                subject = _Subject(target, case, payload)
+                subject = Subject(target, payload)
+                model = subject.load()
             report.enter(Stage.RUN)
             if "faults" not in payload:
                 with catalogue.counting(operators) as counts:
-                    subject.run()
+                    _leaves(subject, model)
                 report.deliver(operators=dict(counts))
                 return
-            before = subject.run()
+            before = _leaves(subject, model)
         for name in payload["faults"]:
             report.enter(Stage.RUN)
             fault = faults[name]
             anew = not fault.kernels or any(loading[operator] for operator in fault.kernels)
-            row = _row(report, target, case, fault, subject, before, payload, anew=anew)
+            row = _row(report, subject, fault, model, before, payload, anew=anew)
             with open(payload["rows"], "a") as rows:
                 rows.write(json.dumps(row) + "\n")
         report.deliver(done=True)
@@ -70,52 +67,31 @@ def measure(payload: dict[str, Any], channel: Channel) -> None:
         report.fail(error)
 
 
-class _Subject:
-    """A loaded model with its inputs."""
-
-    def __init__(self, target: Target, case: Case, payload: dict[str, Any]) -> None:
-        folder = Path(payload["folder"])
-        self.target, self.case, self.seed = target, case, payload["seed"]
-        self.known = Reference.read(folder / REFERENCE)
-        self._given = cast(torch.load(folder / INPUTS, weights_only=True), case.dtype)
-        self._checkpoint = Path(payload["checkpoint"])
-        self._model = self.load()
-
-    def load(self) -> torch.nn.Module:
-        """The model on the target, as a user loads it."""
-        options = self.target.load_options()
-        return models.load(self.case.entry, self._checkpoint, self.case.dtype, self.target.device_type, **options)
-
-    def run(self, model: torch.nn.Module | None = None) -> dict[str, torch.Tensor]:
-        """Output leaves of one run, by default of the model that was loaded first; raises what the backend raises.
-
-        Where the mode compiles, it is compiled anew.
-        """
-        runner: Any = model or self._model
-        if self.case.mode is Mode.COMPILED:
-            torch._dynamo.reset()
-            runner = phases.compiled(self.case.phase, runner, self.target.compile)
-        given = phases.moved(self._given, self.target.device_type)
-        returned = phases.run(self.case.phase, runner, given, self.seed, teacher=Teacher(self.known.tokens))
-        return {path: leaf.detach().clone() for path, leaf in outputs.leaves(returned).items()}
+def _leaves(subject: Subject, model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Output leaves of one run, compiled anew where the mode compiles; raises what the backend raises."""
+    runner: Any = model
+    if subject.case.mode is Mode.COMPILED:
+        torch._dynamo.reset()
+        runner = phases.compiled(subject.case.phase, model, subject.target.compile)
+    returned = subject.run(runner, subject.inputs())
+    return {path: leaf.detach().clone() for path, leaf in outputs.leaves(returned).items()}
 
 
 def _row(
     report: Report,
-    target: Target,
-    case: Case,
+    subject: Subject,
     fault: catalogue.Fault,
-    subject: _Subject,
+    model: torch.nn.Module,
     before: dict[str, torch.Tensor],
     payload: dict[str, Any],
     *,
     anew: bool,
 ) -> dict[str, Any]:
-    calls = fault.calls
+    target, case, calls = subject.target, subject.case, fault.calls
     with target.entered(case.mode):
         try:
             with fault.inside():
-                after = subject.run(subject.load() if anew else None)
+                after = _leaves(subject, subject.load() if anew else model)
             change, where = _change(before, after, subject.known, target.device_type)
         except Exception as error:  # noqa: BLE001 - what a fault makes the backend raise is what it changes
             change, where = math.inf, f"{type(error).__name__}"
@@ -130,7 +106,7 @@ def _row(
     fault.take_out()
     report.enter(Stage.RUN)
     with target.entered(case.mode):
-        again = subject.run()
+        again = _leaves(subject, model)
     restored = before.keys() == again.keys() and all(_same(before[path], again[path]) for path in before)
     return row | {"verdict": verdict, "message": message[:300], "leaf": leaf, "restored": restored}
 

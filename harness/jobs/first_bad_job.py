@@ -9,20 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from harness import models
 from harness.cases import Mode, Stage
 from harness.execution import phases, randomness
 from harness.execution.first_bad import Checking, Findings, checked, running_module
-from harness.execution.generation import Teacher
-from harness.execution.reference import Reference
-from harness.inputs import cast
-from harness.jobs import preload, zygote
-from harness.jobs.cache import INPUTS, REFERENCE
+from harness.jobs import preload
 from harness.jobs.channel import Channel
-from harness.jobs.payload import case_of
 from harness.jobs.report import Report
+from harness.jobs.subject import Subject
 from harness.jobs.trail import kept
 
 
@@ -34,19 +27,11 @@ def run(payload: dict[str, Any], channel: Channel) -> None:
     report = Report(channel)
     try:
         report.enter(Stage.IMPORT)
-        if payload["fault"]:
-            zygote.call(payload["fault"])()
-        target, case, folder = preload.loaded(), case_of(payload["case"]), Path(payload["folder"])
-        given = cast(torch.load(folder / INPUTS, weights_only=True), case.dtype)
-        known = Reference.read(folder / REFERENCE)
-        if case.mode is not Mode.COMPILED:
-            randomness.draw_on_cpu(target.device_type)
-        findings = Findings()
+        subject, findings = Subject(preload.loaded(), payload), Findings()
+        target, case = subject.target, subject.case
         with target.entered(case.mode):
             report.enter(Stage.TO_DEVICE)
-            checkpoint = Path(payload["checkpoint"])
-            model = models.load(case.entry, checkpoint, case.dtype, target.device_type, **target.load_options())
-            on_device = phases.moved(given, target.device_type)
+            model, on_device = subject.load(), subject.inputs()
             with contextlib.ExitStack() as stack:
                 runner = model
                 if case.mode is Mode.COMPILED:
@@ -58,7 +43,7 @@ def run(payload: dict[str, Any], channel: Channel) -> None:
                     where = stack.enter_context(running_module(model))
                     enter = stack.enter_context(kept(Path(payload["watch"])))
                     stack.enter_context(Checking(findings, where, enter))
-                phases.run(case.phase, runner, on_device, payload["seed"], teacher=Teacher(known.tokens))
+                subject.run(runner, on_device)
         bad = [dataclasses.asdict(one) for one in findings.bad]
         report.deliver(bad=bad, checked=findings.checked, unchecked=dict(findings.unchecked))
     except BaseException as error:  # noqa: BLE001 - the boundary of a process: an error is a result

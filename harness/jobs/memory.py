@@ -12,6 +12,9 @@ from pathlib import Path
 
 import psutil
 
+from harness.records import Peak
+from harness.targets.base import Target
+
 SETTING = "ZOO_MEMORY"
 """Environment variable that says by hand how much may be used, such as 16GB."""
 
@@ -72,6 +75,26 @@ def _allowed() -> Iterator[int]:
                     yield int((folder / name).read_text())
                 if folder == root:
                     break
+
+
+class TooLarge(RuntimeError):
+    """A case needs more memory than jobs may ever use on this machine; the message says how much, in one line."""
+
+
+def require(peak: Peak, target: Target) -> None:
+    """Raises TooLarge for a case that can run neither on this machine nor on the target, and BadAmount."""
+    there = most()
+    if peak.least is not None and peak.least > there:
+        raise TooLarge(
+            f"it needs {peak.least / 1e9:.3g} GB of memory ({peak.least} bytes), and jobs may use {there / 1e9:.3g} GB"
+            f" here ({there} bytes): run it on a larger machine, or allow more with {SETTING}"
+        )
+    there = target.device_bytes
+    if peak.device is not None and there is not None and peak.device > there:
+        raise TooLarge(
+            f"it needs {peak.device / 1e9:.3g} GB of the device's memory ({peak.device} bytes), and {target.name} has"
+            f" {there / 1e9:.3g} GB ({there} bytes): run it on a larger device"
+        )
 
 
 class Ledger:

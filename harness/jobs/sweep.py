@@ -14,7 +14,7 @@ from typing import Any
 from harness.cases import Case, Dtype, Entry, Mode, Phase, Profile, Stage, Verdict
 from harness.jobs import death
 from harness.jobs.payload import of_case
-from harness.jobs.runner import JobRunner
+from harness.jobs.processes import environment
 from harness.jobs.supervisor import Child, Limits, Outcome, Server, ServerFailed, supervise
 
 MEMORY_BYTES = 6 * 2**30
@@ -137,7 +137,7 @@ class _Sweeper:
             return self._idle.get_nowait()
         except Empty:
             server = Server.join(
-                "reference", "harness.jobs.preload:reference", "", JobRunner.environment, Path(self._folder.name)
+                "reference", "harness.jobs.preload:reference", "", environment, Path(self._folder.name)
             )
             try:
                 server.ready()

@@ -15,19 +15,17 @@ from typing import Any
 import torch
 
 from harness import models
-from harness.cases import Case, Mode, Stage, Verdict
+from harness.cases import Mode, Stage, Verdict
 from harness.execution import choices, outputs, phases, randomness
 from harness.execution.attribution import Attribution
 from harness.execution.choices import Watching
-from harness.execution.generation import Teacher
 from harness.execution.placement import assert_model_on, assert_on
-from harness.execution.reference import Reference
-from harness.inputs import cast
 from harness.jobs import preload, zygote
-from harness.jobs.cache import INPUTS, REFERENCE, RETURNED
+from harness.jobs.cache import RETURNED
 from harness.jobs.channel import Channel
 from harness.jobs.payload import case_of
 from harness.jobs.report import Report, clipped, said
+from harness.jobs.subject import Subject
 from harness.numerics.judge import agree, judge
 from harness.records import Blame, Counters
 from harness.targets.base import Target
@@ -54,31 +52,26 @@ def run(payload: dict[str, Any], channel: Channel) -> None:
     report = Report(channel)
     try:
         report.enter(Stage.IMPORT)
-        if payload["fault"]:
-            zygote.call(payload["fault"])()
-        _run(report, preload.loaded(), case_of(payload["case"]), payload)
+        _run(report, Subject(preload.loaded(), payload), payload["watch"])
     except BaseException as error:  # noqa: BLE001 - the boundary of a process: an error is a result
         report.fail(error)
 
 
-def _run(report: Report, target: Target, case: Case, payload: dict[str, Any]) -> None:
-    device, seed, folder = target.device_type, payload["seed"], Path(payload["folder"])
-    given = cast(torch.load(folder / INPUTS, weights_only=True), case.dtype)
-    known = Reference.read(folder / REFERENCE)
-    if case.mode is not Mode.COMPILED:
-        randomness.draw_on_cpu(device)
+def _run(report: Report, subject: Subject, watch: str) -> None:
+    target, case, known = subject.target, subject.case, subject.known
+    device = target.device_type
     with target.entered(case.mode):
         report.enter(Stage.TO_DEVICE)
-        model = models.load(case.entry, Path(payload["checkpoint"]), case.dtype, device, **target.load_options())
+        model = subject.load()
         assert_model_on(device, model)
         before = target.counters()
 
         def once(runner: Any, mode: contextlib.AbstractContextManager[Any] = _PLAINLY) -> _Call:
-            on_device = phases.moved(given, device)
+            on_device = subject.inputs()
             target.synchronize()
             early, started = target.counters(), time.monotonic()
             with mode:
-                returned = phases.run(case.phase, runner, on_device, seed, teacher=Teacher(known.tokens))
+                returned = subject.run(runner, on_device)
                 target.synchronize()
             seconds, did = time.monotonic() - started, _difference(target.counters(), early)
             assert_on(device, outputs.tensors(returned), "outputs")
@@ -87,12 +80,12 @@ def _run(report: Report, target: Target, case: Case, payload: dict[str, Any]) ->
         runner, watched = model, Watching()
         if case.mode is Mode.COMPILED:
             report.enter(Stage.COMPILE)
-            around = functools.partial(_around, picks=watched.picks if payload["watch"] else None)
+            around = functools.partial(_around, picks=watched.picks if watch else None)
             runner = phases.compiled(case.phase, model, functools.partial(target.compile, around=around))
             once(runner)
             watched.picks.clear()
         report.enter(Stage.RUN)
-        watching = payload["watch"] and case.mode is not Mode.COMPILED
+        watching = watch and case.mode is not Mode.COMPILED
         first = once(runner, watched if watching else _PLAINLY)
         returned, picks = first.leaves, [picked.cpu() for picked in watched.picks]
         executed = dataclasses.replace(_difference(target.counters(), before), host_reads=first.did.host_reads)
@@ -101,8 +94,8 @@ def _run(report: Report, target: Target, case: Case, payload: dict[str, Any]) ->
         conduct = _conduct(target, case.mode, again.did, lambda mode: once(runner, mode))
 
     report.enter(Stage.COMPARE)
-    if payload["watch"]:
-        torch.save({"returned": returned, "picks": picks}, Path(payload["watch"]) / RETURNED)
+    if watch:
+        torch.save({"returned": returned, "picks": picks}, Path(watch) / RETURNED)
     known_leaves = (known.truth, known.cpu)
     judged, second = (judge(*known_leaves, leaves, known.hidden) for leaves in (returned, again.leaves))
     repeats = agree(*known_leaves, returned, again.leaves, known.hidden)

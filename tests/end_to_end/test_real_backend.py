@@ -178,11 +178,11 @@ def test_a_rerun_shows_the_last_verdict_beside_the_new_one(night, cache):
     ],
 )
 def test_a_broken_backend_never_passes(runner, fault, mode, verdict, stage, said):
-    runner.fault = fault
+    runner.processes.fault = fault
     record = runner.run(case_of("vit", mode))
     assert (record.verdict, record.stage) == (verdict, stage), record.message + record.detail
     assert said in record.message
-    runner.fault = ""
+    runner.processes.fault = ""
     assert runner.run(case_of("vit", mode)).verdict is Verdict.PASS, "the next case is untouched"
 
 
@@ -195,9 +195,9 @@ def test_a_broken_backend_never_passes(runner, fault, mode, verdict, stage, said
     ],
 )
 def test_what_a_forward_pass_cannot_see_its_phase_does(runner, fault, model_type, phase, where, mode):
-    runner.fault = fault
+    runner.processes.fault = fault
     seen, unseen = (runner.run(case_of(model_type, mode, phase=p)) for p in (phase, Phase.FORWARD))
-    runner.fault = ""
+    runner.processes.fault = ""
     assert seen.verdict is Verdict.NUMERIC_MISMATCH, seen.message + seen.detail
     assert seen.worst.path.startswith(where)
     assert unseen.verdict is Verdict.PASS, unseen.message
@@ -206,9 +206,9 @@ def test_what_a_forward_pass_cannot_see_its_phase_does(runner, fault, model_type
 
 @pytest.mark.parametrize(("model_type", "phase"), [*(("llama", p) for p in Phase), ("qwen2_vl", Phase.FORWARD)])
 def test_what_the_model_itself_reads_is_no_fallback_and_rounding_in_another_order_no_fault(runner, model_type, phase):
-    runner.fault = "backend_faults:sums_are_added_in_any_order"
+    runner.processes.fault = "backend_faults:sums_are_added_in_any_order"
     record = runner.run(case_of(model_type, Mode.STRICT_EAGER, phase=phase))
-    runner.fault = ""
+    runner.processes.fault = ""
     assert record.verdict is Verdict.PASS, record.message
     assert record.counters.programs_recompiled == 0
     assert record.counters.host_reads > 0, "padding, ends of sequences, places of pictures"
@@ -219,9 +219,9 @@ def test_every_phase_is_compiled_where_asked(runner, phase):
     record = runner.run(case_of("llama", Mode.COMPILED, phase=phase))
     assert record.verdict is Verdict.PASS, record.message + record.detail
     assert record.counters.graph_breaks is not None
-    runner.fault = "control_faults:compiles_nothing"
+    runner.processes.fault = "control_faults:compiles_nothing"
     record = runner.run(case_of("llama", Mode.COMPILED, phase=phase))
-    runner.fault = ""
+    runner.processes.fault = ""
     assert record.verdict is Verdict.NOT_EXECUTED
 
 
@@ -234,9 +234,9 @@ def test_every_phase_is_compiled_where_asked(runner, phase):
     ],
 )
 def test_a_mismatch_says_who_disagrees_and_where_first(runner, fault, mode, pair, operator):
-    runner.fault = fault
+    runner.processes.fault = fault
     record = runner.run(case_of("vit", mode))
-    runner.fault = ""
+    runner.processes.fault = ""
     assert record.verdict is Verdict.NUMERIC_MISMATCH, record.message + record.detail
     assert record.blame == Blame(pair, True, "tensorfloat32", "logits", operator, "vit.layers.0.mlp.activation_fn")
     assert record.message.endswith(f"first to fail: {operator} in vit.layers.0.mlp.activation_fn")
@@ -244,43 +244,51 @@ def test_a_mismatch_says_who_disagrees_and_where_first(runner, fault, mode, pair
 
 
 def test_a_crash_names_the_operator_that_was_running(runner):
-    runner.fault = "backend_faults:gelu_crashes"
+    runner.processes.fault = "backend_faults:gelu_crashes"
     record = runner.run(case_of("vit", Mode.DEFER_AND_FUSE))
-    runner.fault = ""
+    runner.processes.fault = ""
     assert (record.blame.operator, record.blame.module) == ("aten.gelu.default", "vit.layers.0.mlp.activation_fn")
 
 
+def test_the_operator_is_not_sought_for_a_failure_that_is_expected(runner):
+    runner.processes.fault, runner.again = "backend_faults:gelu_crashes", lambda record: False
+    record = runner.run(case_of("vit", Mode.STRICT_EAGER))
+    runner.processes.fault, runner.again = "", None
+    assert (record.verdict, record.blame.operator) == (Verdict.CRASH, "")
+    assert "first to fail" not in record.message
+
+
 def test_no_operator_is_blamed_for_what_each_of_them_does_right(runner):
-    runner.fault = "backend_faults:gelu_is_by_tanh_where_compiled"
+    runner.processes.fault = "backend_faults:gelu_is_by_tanh_where_compiled"
     record = runner.run(case_of("vit", Mode.COMPILED))
-    runner.fault = ""
+    runner.processes.fault = ""
     assert record.verdict is Verdict.NUMERIC_MISMATCH
     assert (record.blame.operator, record.blame.module) == ("", "")
     assert record.message.endswith("operators fails alone")
 
 
 def test_a_target_that_disagrees_with_itself_is_said_to(runner):
-    runner.fault = "backend_faults:gelu_differs_from_run_to_run"
+    runner.processes.fault = "backend_faults:gelu_differs_from_run_to_run"
     record = runner.run(case_of("vit", Mode.STRICT_EAGER))
-    runner.fault = ""
+    runner.processes.fault = ""
     assert record.verdict is Verdict.NONDETERMINISTIC, record.message + record.detail
     assert record.blame.repeats is False
 
 
 @pytest.mark.parametrize("mode", [Mode.STRICT_EAGER, Mode.COMPILED])
 def test_a_router_that_chooses_wrongly_is_no_toss_up(runner, mode):
-    runner.fault = "backend_faults:next_best_experts"
+    runner.processes.fault = "backend_faults:next_best_experts"
     record = runner.run(case_of("mixtral", mode))
-    runner.fault = ""
+    runner.processes.fault = ""
     assert record.verdict is Verdict.NUMERIC_MISMATCH, record.message + record.detail
     assert (record.flips, record.blame.precision) == (0, "")
 
 
 def test_a_hang_ends_at_its_limit_with_the_stack_it_hung_in(runner):
-    runner.fault = "backend_faults:gelu_hangs"
-    limits, runner.limits = runner.limits, Limits(run=4)
+    runner.processes.fault = "backend_faults:gelu_hangs"
+    limits, runner.processes.limits = runner.processes.limits, Limits(run=4)
     record = runner.run(case_of("vit", Mode.STRICT_EAGER))
-    runner.fault, runner.limits = "", limits
+    runner.processes.fault, runner.processes.limits = "", limits
     assert (record.verdict, record.stage) == (Verdict.TIMEOUT, Stage.RUN)
     assert "modeling_vit" in record.log
 
@@ -300,16 +308,17 @@ def test_a_damaged_cache_is_made_again(runner, cache, name, damage):
     runner.run(case)
     for file in cache.rglob(name):
         file.write_bytes(damage(file.read_bytes()))
-    runner._references = {}
+    runner.references.forget()
     record = runner.run(case)
     assert (record.verdict, record.reference_cached) == (Verdict.PASS, False), record.message
 
 
-@pytest.mark.parametrize("victim", ["_target_server", "_model"])
+@pytest.mark.parametrize("victim", ["target_server", "model"])
 def test_a_server_that_is_killed_between_cases_costs_none(runner, victim):
     case = case_of("vit", Mode.STRICT_EAGER)
     runner.run(case)
-    pid = runner._model[2].pid if victim == "_model" else runner._target_server.process.pid
+    processes = runner.processes
+    pid = processes.model[2].pid if victim == "model" else processes.target_server.process.pid
     os.kill(pid, signal.SIGKILL)
     time.sleep(0.5)
     record = runner.run(case)

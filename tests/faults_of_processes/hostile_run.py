@@ -20,7 +20,7 @@ class HostileRunner(jobs.JobRunner):
     def run(self, case):
         scenario = BY_NAME.get(case.entry.model_id.partition("/")[2])
         short = scenario is not None and scenario.hangs and case.profile is Profile.PADDED
-        self.limits = Limits(run=1.0, reference=1.0) if short else Limits()
+        self.processes.limits = Limits(run=1.0, reference=1.0) if short else Limits()
         return super().run(case)
 
 

@@ -36,7 +36,7 @@ def run(runner):
         marks = Path(os.environ["ATTEMPTS"])
         for mark in marks.iterdir():
             mark.unlink()
-        runner.fault, runner.again = f"attempt_faults:{fault}", again
+        runner.processes.fault, runner.again = f"attempt_faults:{fault}", again
         return runner.run(CASE), len(list(marks.iterdir()))
 
     return run

@@ -105,10 +105,10 @@ def test_a_backend_that_says_the_device_is_in_use_is_tried_again_until_patience_
     monkeypatch.setenv("ATTEMPTS", str(marks))
     marks.mkdir()
     with JobRunner(target, tmp_path / "cache", patience=0.2) as runner:
-        runner.fault = "attempt_faults:finds_its_device_in_use_twice"
+        runner.processes.fault = "attempt_faults:finds_its_device_in_use_twice"
         assert runner.run(CASE).verdict is Verdict.PASS
         assert len(list(marks.iterdir())) == 3
-        runner.fault = "attempt_faults:finds_its_device_in_use"
+        runner.processes.fault = "attempt_faults:finds_its_device_in_use"
         record = runner.run(CASE)
         assert (record.verdict, record.attempts) == (Verdict.DEVICE_BUSY, "")
         assert "the last try failed: RuntimeError: TPU is already in use" in record.message

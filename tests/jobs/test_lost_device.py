@@ -46,7 +46,7 @@ def runner(tmp_path, monkeypatch):
 
 def test_a_device_that_no_longer_works_is_named_once_and_what_is_left_is_not_run(runner):
     assert runner.run(case("vit")).verdict is Verdict.PASS
-    runner.fault = "attempt_faults:halts_the_device"
+    runner.processes.fault = "attempt_faults:halts_the_device"
     assert runner.run(case("bert")).verdict is Verdict.RUN_ERROR
     record = runner.run(case("gpt2"))
     assert record.verdict is Verdict.BACKEND_UNAVAILABLE

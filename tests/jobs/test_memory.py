@@ -157,7 +157,7 @@ def test_what_needs_more_than_there_is_never_starts(tmp_path, monkeypatch):
         record = runner.run(case())
         assert record.verdict is Verdict.TOO_LARGE
         assert "needs 5 GB of memory (5000000000 bytes), and jobs may use 4 GB here (" in record.message
-        assert runner._target_server is None, "nothing was started"
+        assert runner.processes.target_server is None, "nothing was started"
 
 
 def test_what_a_device_cannot_hold_never_starts(tmp_path, monkeypatch):
@@ -167,7 +167,7 @@ def test_what_a_device_cannot_hold_never_starts(tmp_path, monkeypatch):
         record = runner.run(case())
         assert record.verdict is Verdict.TOO_LARGE
         assert "18 GB of the device's memory (18000000000 bytes), and cpu has 16 GB (16000000000" in record.message
-        assert runner._target_server is None, "nothing was started"
+        assert runner.processes.target_server is None, "nothing was started"
 
 
 def test_what_has_just_fitted_is_no_more_refused_the_next_night(tmp_path, monkeypatch):

@@ -67,9 +67,9 @@ def test_another_class_input_or_mode_is_another_job(runner, other):
 
 def test_a_broken_backend_is_not_hidden_by_a_twin_that_ran_on_a_sound_one(runner):
     runner.run(case(VIT))
-    runner.fault = "no_such_module:fault"
+    runner.processes.fault = "no_such_module:fault"
     record = runner.run(case(dataclasses.replace(VIT, model_id="c/d")))
-    runner.fault = ""
+    runner.processes.fault = ""
     assert record.verdict is Verdict.HARNESS_ERROR
 
 
