@@ -35,7 +35,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 import results
-from results import schema, store
+from results import schema, sealed, store
 
 INGESTED = 3
 PANDAS_NIGHTS = 5
@@ -59,7 +59,7 @@ import os, sys, time
 from pathlib import Path
 import results
 os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-import msgspec, pyarrow, pyarrow.parquet
+import msgspec, pandas, pyarrow, pyarrow.parquet
 store, run_id = sys.argv[1:]
 run = results.open_run(Path(store), run_id)
 wall, cpu = time.monotonic(), time.process_time()
@@ -125,7 +125,7 @@ def _ingest(place: Path, nights: int, cases: int) -> list[results.Run]:
     random = np.random.default_rng(0)
     rows = _rows(cases, random)
     ids = [row["case_id"] for row in rows]
-    runs, wall, cpu, size, sealed = [], 0.0, 0.0, 0, 0
+    runs, wall, cpu, journals, kept = [], 0.0, 0.0, 0, 0
     for night in range(nights):
         run = results.create_run(place, _facts(night, cases), ids)
         runs.append(run)
@@ -136,18 +136,18 @@ def _ingest(place: Path, nights: int, cases: int) -> list[results.Run]:
             )
             path = run.path / "journal" / f"gw{worker}.jsonl"
             path.write_text("".join(lines), encoding="ascii")
-            size += path.stat().st_size
+            journals += path.stat().st_size
         done = _measured(sys.executable, "-c", _SEAL, str(place), run.id)
         wall, cpu = wall + float(done.said["wall"]), cpu + float(done.said["cpu"])
-        sealed += store.sealed_path(run).stat().st_size
+        kept += store.sealed_path(run).stat().st_size
         _require(parquet.read_metadata(store.sealed_path(run)).num_rows == cases, "seal", run.id)
         store.let_go_of_journals(run)
         print(f"ingested night {night + 1}: {float(done.said['wall']):.2f} s, CPU {done.said['cpu']} s", flush=True)
     count = nights * cases
     print(f"figure: ingest_rows_per_second {count / wall:.0f} rows/s")
     print(f"figure: ingest_rows_per_cpu_second {count / cpu:.0f} rows/s")
-    print(f"figure: journal_bytes_per_row {size / count:.0f} bytes")
-    print(f"figure: store_bytes_per_row {sealed / count:.0f} bytes", flush=True)
+    print(f"figure: journal_bytes_per_row {journals / count:.0f} bytes")
+    print(f"figure: store_bytes_per_row {kept / count:.0f} bytes", flush=True)
     return runs
 
 
@@ -173,7 +173,7 @@ def _multiply(place: Path, runs: list[results.Run], nights: int) -> None:
         }.items():
             at = table.column_names.index(name)
             table = table.set_column(at, table.schema.field(at), pa.array(values).cast(table.schema.field(at).type))
-        store.write_rows(store.sealed_path(run), table, {})
+        sealed.write(store.sealed_path(run), [table], {})
         runs.append(run)
         if len(runs) % 10 == 0:
             print(f"{len(runs)} of {nights} nights after {time.monotonic() - began:.0f} s", flush=True)

@@ -6,13 +6,16 @@ import errno
 import fcntl
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from results import migration, schema
+from results import columns, migration, schema
 from results.errors import DiskFull, StoreError
+
+if TYPE_CHECKING:
+    import pyarrow
 
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -82,47 +85,61 @@ class Journal:
             return  # The half line stays; readers report it and the next writer starts on a fresh line.
 
 
-def read(path: Path) -> tuple[list[Any], list[str]]:
-    """All intact rows of a journal in the order they were written, and one line per damaged one.
+def read(path: Path) -> tuple[pyarrow.Table, list[str]]:
+    """All intact rows of a journal as rows of today, in the order they were written, and one line per damaged one.
 
-    A row has an attribute for each column, None where unknown. A journal that is being written may end in a half line:
-    it is reported, everything before it is kept. Raises StoreError where the file cannot be read or was written by a
-    newer version.
+    A journal that is being written may end in a half line: it is reported, everything before it is kept. Raises
+    StoreError where the file cannot be read or was written by a newer version.
+    """
+    import pyarrow
+
+    problems: list[str] = []
+    tables = [schema.arrow_schema().empty_table()]
+    try:
+        with open(path, "rb") as file:
+            for version, rows in _rows(file, path, problems):
+                if migration.is_outdated(version):
+                    tables.append(migration.table_of_today(rows, version))
+                else:
+                    tables.append(pyarrow.Table.from_batches([columns.as_batch(rows)]))
+    except OSError as error:
+        raise StoreError(f"cannot read {path}: {error.strerror}") from error
+    return pyarrow.concat_tables(tables), problems
+
+
+def _rows(file: Iterable[bytes], path: Path, problems: list[str]) -> Iterator[tuple[int, list[Any]]]:
+    """The rows of these lines in order, a few at a time: the version that wrote these, and as `columns.row_type` or, of
+    an older version, as `read_line` has them. What is wrong with the other lines goes to `problems`.
     """
     import msgspec
 
-    row_type, decoder = _decoder()
-    rows: list[Any] = []
-    older: dict[int, dict[int, dict[str, Any]]] = {}
-    problems = []
-    try:
-        with open(path, "rb") as file:
-            for number, line in enumerate(file, start=1):
-                try:
-                    row = decoder.decode(line)
-                    if row.schema_version == schema.SCHEMA_VERSION and row.case_id:
-                        rows.append(row)
-                        continue
-                except (msgspec.MsgspecError, RecursionError):
-                    pass  # the slower reader says what is wrong, or reads it all the same
-                if not line.strip():
-                    continue
-                try:
-                    values = read_line(line.removesuffix(b"\n"), path)
-                except (ValueError, RecursionError) as error:
-                    problems.append(f"{path} line {number}: unreadable row skipped ({error})")
-                    continue
-                if migration.is_outdated(version := version_of(values)):
-                    older.setdefault(version, {})[len(rows)] = values
-                    rows.append(None)
-                else:
-                    rows.append(row_type(**values))
-    except OSError as error:
-        raise StoreError(f"cannot read {path}: {error.strerror}") from error
-    for version, found in older.items():
-        for place, values in zip(found, migration.rows_of_today(found.values(), version), strict=True):
-            rows[place] = row_type(**values)
-    return rows, problems
+    today = schema.SCHEMA_VERSION
+    row_type, decode = columns.row_type(), _decoder().decode
+    some: list[Any] = []
+    written_by = today
+    for number, line in enumerate(file, start=1):
+        version = today
+        try:
+            row = decode(line)
+        except (msgspec.MsgspecError, RecursionError):
+            row = None  # the slower reader says what is wrong, or reads it all the same
+        if row is None or row.schema_version != today or not row.case_id:
+            if not line.strip():
+                continue
+            try:
+                values = read_line(line.removesuffix(b"\n"), path)
+            except (ValueError, RecursionError) as error:
+                problems.append(f"{path} line {number}: unreadable row skipped ({error})")
+                continue
+            version = version_of(values)
+            row = values if migration.is_outdated(version) else row_type(**values)
+        if version != written_by or len(some) == columns.ROWS_AT_ONCE:
+            if some:
+                yield written_by, some
+            some, written_by = [], version
+        some.append(row)
+    if some:
+        yield written_by, some
 
 
 def read_line(line: bytes, path: Path) -> dict[str, Any]:
@@ -141,24 +158,14 @@ def read_line(line: bytes, path: Path) -> dict[str, Any]:
 
 
 @cache
-def _decoder() -> tuple[type, Any]:
-    """The type of a row, and what makes one of a line as `Journal` writes it many times faster than `read_line`.
+def _decoder() -> Any:
+    """What makes a row of a line as `Journal` writes it many times faster than `read_line`.
 
     It takes no line that `read_line` does not, and none otherwise; those with a float that JSON has not it leaves.
     """
     import msgspec
 
-    integer = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-    types: dict[str, Any] = {
-        "string": str,
-        "int64": integer,
-        "double": float,
-        "bool": bool,
-        "list<int64>": list[integer],
-    }
-    fields = [(column.name, types[column.type] | None, None) for column in schema.COLUMNS]
-    row_type = msgspec.defstruct("Row", fields, gc=False)
-    return row_type, msgspec.json.Decoder(row_type)
+    return msgspec.json.Decoder(columns.row_type())
 
 
 def version_of(values: Mapping[str, Any]) -> int:

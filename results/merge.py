@@ -11,9 +11,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from results import sealed
 from results.errors import StoreError
 from results.files import write_atomically
-from results.store import PLAN_DOCUMENT, SEALED, Run, describe, list_runs, locked, open_run, read, write_rows
+from results.store import PLAN_DOCUMENT, Run, describe, list_runs, locked, open_run, read
 
 if TYPE_CHECKING:
     import pyarrow
@@ -231,7 +232,7 @@ def _write(
     final = into / "runs" / run_id
     if final.exists():
         # Rows first: until the description names their shards, a merge that was cut short is simply done again.
-        write_rows(final / SEALED, rows, {})
+        sealed.write(final / sealed.FILE, [rows], {})
         write_atomically(final / "run.json", describe(run_id, open_run(into, run_id).created_at, provenance))
         return open_run(into, run_id)
     draft = final.with_name(f".{run_id}.{secrets.token_hex(4)}")
@@ -240,7 +241,7 @@ def _write(
             (draft / folder).mkdir(parents=True)
         write_atomically(draft / "plan.txt", "".join(f"{case_id}\n" for case_id in planned))
         write_atomically(draft / PLAN_DOCUMENT, document.read_bytes())
-        write_rows(draft / SEALED, rows, {})
+        sealed.write(draft / sealed.FILE, [rows], {})
         created_at = datetime.strptime(run_id[:16], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).isoformat()
         write_atomically(draft / "run.json", describe(run_id, created_at, provenance))
         draft.rename(final)

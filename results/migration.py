@@ -70,12 +70,12 @@ def migrated(table: pyarrow.Table, version: int) -> pyarrow.Table:
     return fitted(table.set_column(place, "schema_version", today), schema.COLUMNS)
 
 
-def rows_of_today(rows: Iterable[Mapping[str, Any]], version: int) -> list[dict[str, Any]]:
+def table_of_today(rows: Iterable[Mapping[str, Any]], version: int) -> pyarrow.Table:
     """Rows that have `columns_of(version)` as rows of today, in their order."""
     import pyarrow
 
     table = pyarrow.Table.from_pylist(list(rows), schema=schema.arrow_schema(columns_of(version)))
-    return migrated(table, version).to_pylist()
+    return migrated(table, version)
 
 
 def _steps(version: int) -> Iterator[Step]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -181,9 +180,6 @@ _UNIQUE = {"case_id", "recorded_at", "started_at", "message", "detail", "log"} |
 }
 """Texts that are another in most rows."""
 
-_BATCH = 256
-"""Rows that are turned into columns at once: few enough that a processor's cache holds them."""
-
 _NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _COLUMN_BY_NAME = {column.name: column for column in COLUMNS}
 
@@ -232,19 +228,6 @@ def arrow_schema(columns: Iterable[Column] = COLUMNS) -> pyarrow.Schema:
 def repetitive() -> list[str]:
     """The columns in which few values come again and again: a file that tells them apart once is written faster."""
     return [column.name for column in COLUMNS if column.type == "string" and column.name not in _UNIQUE]
-
-
-def as_table(rows: Sequence[Any]) -> pyarrow.Table:
-    """Rows that have an attribute for each column as a table."""
-    import pyarrow
-
-    known = arrow_schema()
-    batches = []
-    for start in range(0, len(rows), _BATCH):
-        some = rows[start : start + _BATCH]
-        arrays = [pyarrow.array(list(map(attrgetter(field.name), some)), field.type) for field in known]
-        batches.append(pyarrow.RecordBatch.from_arrays(arrays, schema=known))
-    return pyarrow.Table.from_batches(batches, known)
 
 
 def _find(value: Any, path: str) -> Any:

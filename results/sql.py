@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from results import schema
+from results import schema, sealed
 from results.baseline import is_emulated, target_of
 from results.errors import StoreError
-from results.store import Run, is_of_today, is_sealed, list_runs, open_run, read, sealed_path
+from results.store import Run, is_sealed, list_runs, open_run, read, sealed_path
 
 if TYPE_CHECKING:
     import duckdb
@@ -28,14 +28,14 @@ def connect(store: Path) -> duckdb.DuckDBPyConnection:
     import pyarrow
 
     runs = [open_run(store, run_id) for run_id in list_runs(store)]
-    sealed = {run.id: sealed_path(run) for run in runs if is_sealed(run) and is_of_today(run)}
-    live = [read(run)[0] for run in runs if run.id not in sealed]
+    whole = {run.id: sealed_path(run) for run in runs if is_sealed(run) and sealed.is_of_today(sealed_path(run))}
+    live = [read(run)[0] for run in runs if run.id not in whole]
     connection = duckdb.connect(config={"autoinstall_known_extensions": "false", "python_enable_replacements": "false"})
     # Beside what runs hold, it gives the view its columns and their types: files may lack some.
     connection.register("unsealed_rows", pyarrow.concat_tables([schema.arrow_schema().empty_table(), *live]))
     connection.register("run_facts", _runs(runs))
     columns = ", ".join(f'"{column.name}"' for column in schema.COLUMNS)
-    files = ", ".join(_quoted(path.absolute()) for path in sealed.values())
+    files = ", ".join(_quoted(path.absolute()) for path in whole.values())
     union = f"union all by name select * from read_parquet([{files}], union_by_name = true)" if files else ""
     connection.execute(f"create view rows as select {columns} from (select * from unsealed_rows {union})")
     connection.execute("create view runs as select * from run_facts")

@@ -16,14 +16,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from results import journal, migration, schema
+from results import journal, schema, sealed
+from results.columns import picked
 from results.errors import StoreError
 from results.files import write_atomically
 from results.journal import Journal
 
 if TYPE_CHECKING:
     import pyarrow
-    from pyarrow import parquet
 
 _log = logging.getLogger(__name__)
 
@@ -31,11 +31,6 @@ PLAN_DOCUMENT = "plan.json"
 """File of a run that is a shard: the plan that it is a shard of."""
 
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-SEALED = "rows.parquet"
-_SEALED_FROM = b"zoo.journal_sizes"
-_SEALED_SCHEMA = b"zoo.schema_version"
-_ROWS_IN_GROUP = 8192
-"""Who looks for a few cases of a sealed run reads this many rows for each, and not all."""
 
 
 @dataclass(frozen=True)
@@ -217,57 +212,56 @@ def read(
     of today. Where a case was recorded more than once its last line counts; between the journals of two workers, the
     row made later. Raises StoreError.
     """
+    import pyarrow
     from pyarrow import compute
 
     wanted = list(columns) if columns is not None else schema.arrow_schema().names
     if is_sealed(run):
-        return _read_sealed(run, wanted, cases), []
-    table, problems = _read_all(run)
+        return sealed.read(sealed_path(run), wanted, cases), []
+    parts, problems = _gathered(run)
     for problem in problems:
         _log.warning("%s", problem)
+    table = pyarrow.concat_tables(parts)
     if cases is not None:
-        table = table.filter(compute.is_in(table.column("case_id"), value_set=_texts(cases)))
+        chosen = pyarrow.array(list(cases), pyarrow.string())
+        table = table.filter(compute.is_in(table.column("case_id"), value_set=chosen))
     return table.select(wanted), problems
 
 
-def _read_all(run: Run) -> tuple[pyarrow.Table, list[str]]:
-    """What the journals and the Parquet file of a run hold together."""
+def _gathered(run: Run) -> tuple[Iterator[pyarrow.Table], list[str]]:
+    """What the journals and the Parquet file of a run hold together, one table at least; and the damaged lines."""
     import pyarrow
 
-    rows: dict[str, Any] = {}
+    tables: list[pyarrow.Table] = []
     problems: list[str] = []
     for path in _journals(run):
         try:
-            lines, damaged = journal.read(path)
+            table, damaged = journal.read(path)
         except StoreError:
             if path.exists():
                 raise
             continue  # let go of meanwhile, since the sealed file, which is read after it, has its rows
+        tables.append(table)
         problems += damaged
-        for row in {line.case_id: line for line in lines}.values():
-            known = rows.setdefault(row.case_id, row)
-            if (row.recorded_at or "") >= (known.recorded_at or ""):
-                rows[row.case_id] = row
-    place = {case_id: number for number, case_id in enumerate(run.planned)}
-
-    def order(case_id: str) -> tuple[int, str]:
-        return place.get(case_id, len(place)), case_id
-
-    table = schema.as_table([rows[case_id] for case_id in sorted(rows, key=order)])
     if sealed_path(run).exists():
-        sealed = _read_sealed(run)
-        made = dict(zip(*(sealed.column(name).to_pylist() for name in ("case_id", "recorded_at")), strict=True))
-        newer = {case_id for case_id, row in rows.items() if (row.recorded_at or "") >= (made.get(case_id) or "")}
-        table = pyarrow.concat_tables([sealed, table])
-        ids = table.column("case_id").to_pylist()
-        chosen = [number for number, case_id in enumerate(ids) if (case_id in newer) == (number >= len(sealed))]
-        table = table.take(sorted(chosen, key=lambda number: order(ids[number])))
-    return table, problems
+        tables.insert(0, sealed.read(sealed_path(run)))
+    chosen: dict[str, tuple[str, int]] = {}
+    rows = 0
+    for table in tables:
+        made = zip(*(table.column(name).to_pylist() for name in ("case_id", "recorded_at")), strict=True)
+        last = {case_id: (at or "", number) for number, (case_id, at) in enumerate(made, rows)}
+        chosen |= {case_id: new for case_id, new in last.items() if new >= chosen.get(case_id, ("", 0))}
+        rows += len(table)
+    planned = [case_id for case_id in run.planned if case_id in chosen]
+    unplanned = sorted(chosen.keys() - set(planned))
+    together = pyarrow.concat_tables([schema.arrow_schema().empty_table(), *tables])
+    numbers = [chosen[case_id][1] for case_id in (*planned, *unplanned)]
+    return picked(together, numbers, sealed.ROWS_IN_GROUP), problems
 
 
 def sealed_path(run: Run) -> Path:
     """Where the run's Parquet file is once it is sealed."""
-    return run.path / SEALED
+    return run.path / sealed.FILE
 
 
 def is_sealed(run: Run) -> bool:
@@ -275,7 +269,7 @@ def is_sealed(run: Run) -> bool:
     path = sealed_path(run)
     if not path.exists():
         return False
-    sizes = _sealed_sizes(run)
+    sizes = sealed.journal_sizes(path)
     return all(sizes.get(file.name) == size for file, size in _journals(run).items())
 
 
@@ -284,46 +278,17 @@ def seal(run: Run) -> Path:
 
     Journals stay. Sealing again without new journal lines changes nothing. Raises StoreError.
     """
-
     path = sealed_path(run)
     if is_sealed(run):
         return path
     # Sizes taken before reading: a line written meanwhile makes the sealed file older than its journal, never newer.
     journals = {file.name: size for file, size in _journals(run).items()}
-    sizes = (_sealed_sizes(run) if path.exists() else {}) | journals
-    write_rows(path, read(run)[0], sizes)
+    sizes = (sealed.journal_sizes(path) if path.exists() else {}) | journals
+    parts, problems = _gathered(run)
+    for problem in problems:
+        _log.warning("%s", problem)
+    sealed.write(path, parts, sizes)
     return path
-
-
-def write_rows(path: Path, table: pyarrow.Table, sizes: Mapping[str, int]) -> None:
-    """Write a run's Parquet file, atomically; `sizes` are those of the journals it was made from. Raises StoreError."""
-    import pyarrow
-    from pyarrow import parquet
-
-    table = table.replace_schema_metadata({_SEALED_FROM: json.dumps(sizes), _SEALED_SCHEMA: str(schema.SCHEMA_VERSION)})
-    sink = pyarrow.BufferOutputStream()
-    parquet.write_table(
-        table, sink, compression="zstd", row_group_size=_ROWS_IN_GROUP, use_dictionary=schema.repetitive()
-    )
-    write_atomically(path, sink.getvalue())
-
-
-def is_of_today(run: Run) -> bool:
-    """Whether the Parquet file of a run can be read as it is, being of no older version. Raises StoreError."""
-    with _sealed_file(run) as file:
-        return not migration.is_outdated(_version(file))
-
-
-def migrate(run: Run) -> bool:
-    """Write the Parquet file of a run anew, atomically, where it is of an older version; says whether it was.
-
-    Raises StoreError.
-    """
-    path = sealed_path(run)
-    if not path.exists() or is_of_today(run):
-        return False
-    write_rows(path, _read_sealed(run), _sealed_sizes(run))
-    return True
 
 
 def let_go_of_journals(run: Run) -> int:
@@ -335,33 +300,21 @@ def let_go_of_journals(run: Run) -> int:
     journals = _journals(run)
     if not journals:
         return 0
-    rows, problems = _read_all(run)
+    parts, problems = _gathered(run)
     if problems:
         raise StoreError(f"the journals of {run.id} stay: {problems[0]}")
+    rows = list(parts)
+    path = sealed_path(run)
     # Without sizes: a journal begun later must not be taken for one that is in the file because it is as long.
-    write_rows(sealed_path(run), rows, {})
-    if not _same(_read_sealed(run), rows):
-        raise StoreError(f"the journals of {run.id} stay: {sealed_path(run)} does not hold the same rows")
-    for path in journals:
+    sealed.write(path, rows, {})
+    if not sealed.holds(path, rows):
+        raise StoreError(f"the journals of {run.id} stay: {path} does not hold the same rows")
+    for journal_path in journals:
         try:
-            path.unlink()
+            journal_path.unlink()
         except OSError as error:
-            raise StoreError(f"cannot remove {path}: {error.strerror}") from error
+            raise StoreError(f"cannot remove {journal_path}: {error.strerror}") from error
     return sum(journals.values())
-
-
-def _same(one: pyarrow.Table, other: pyarrow.Table) -> bool:
-    """Whether two tables are the same bit by bit, NaN too, which equals nothing."""
-    import pyarrow
-
-    def bits(column: pyarrow.ChunkedArray) -> pyarrow.Array:
-        array = column.combine_chunks()
-        return array.view(pyarrow.int64()) if pyarrow.types.is_float64(array.type) else array
-
-    return one.column_names == other.column_names and all(
-        bits(column).equals(bits(other.column(name)))
-        for name, column in zip(one.column_names, one.columns, strict=True)
-    )
 
 
 def missing(run: Run) -> list[str]:
@@ -376,70 +329,6 @@ def _journals(run: Run) -> dict[Path, int]:
         with suppress(FileNotFoundError):  # let go of meanwhile
             sizes[path] = path.stat().st_size
     return sizes
-
-
-def _read_sealed(run: Run, columns: Sequence[str] | None = None, cases: Collection[str] | None = None) -> pyarrow.Table:
-    """The run's Parquet file, as rows of today: columns that it lacks are unknown."""
-    with _sealed_file(run) as file:
-        version = _version(file)
-        outdated = migration.is_outdated(version)
-        known = [
-            column for column in migration.columns_of(version) if outdated or columns is None or column.name in columns
-        ]
-        present = [column.name for column in known if column.name in file.schema_arrow.names]
-        table = migration.fitted(_rows(file, present, cases), known)
-        if outdated:
-            table = migration.migrated(table, version)
-    return table if columns is None else table.select(list(columns))
-
-
-def _rows(file: parquet.ParquetFile, columns: Sequence[str], cases: Collection[str] | None) -> pyarrow.Table:
-    """These columns of the file; where `cases` are named, only of the parts of it that have one of them."""
-    import pyarrow
-    from pyarrow import compute
-
-    if cases is None:
-        return file.read(columns)
-    wanted = _texts(cases)
-    tables = [file.schema_arrow.empty_table().select(columns)]
-    for group in range(file.num_row_groups):
-        here = compute.is_in(file.read_row_group(group, ["case_id"]).column("case_id"), value_set=wanted)
-        if compute.any(here).as_py():
-            tables.append(file.read_row_group(group, columns).filter(here))
-    return pyarrow.concat_tables(tables)
-
-
-def _texts(values: Collection[str]) -> pyarrow.Array:
-    import pyarrow
-
-    return pyarrow.array(list(values), pyarrow.string())
-
-
-def _sealed_sizes(run: Run) -> dict[str, int]:
-    """Bytes of each journal that the run's Parquet file was made from."""
-    with _sealed_file(run) as file:
-        return json.loads((file.schema_arrow.metadata or {}).get(_SEALED_FROM, b"{}"))
-
-
-def _version(file: parquet.ParquetFile) -> int:
-    return int((file.schema_arrow.metadata or {}).get(_SEALED_SCHEMA, schema.SCHEMA_VERSION))
-
-
-@contextmanager
-def _sealed_file(run: Run) -> Iterator[parquet.ParquetFile]:
-    """The run's Parquet file, opened; what is wrong with it is a StoreError."""
-    import pyarrow
-    from pyarrow import parquet
-
-    path = sealed_path(run)
-    try:
-        with parquet.ParquetFile(path) as file:
-            journal.check_version(_version(file), path)
-            yield file
-    except (OSError, ValueError, pyarrow.ArrowException) as error:
-        cause = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        rescue = "; its journals are still there: delete the file and seal again" if _journals(run) else ""
-        raise StoreError(f"{path} is damaged ({cause}){rescue}") from error
 
 
 def _read_text(path: Path) -> str:

@@ -95,14 +95,14 @@ def _drop_journals(folder: Path, age: timedelta, dry_run: bool) -> int:
 
 
 def _migrate(folder: Path, dry_run: bool) -> None:
-    from results import list_runs, open_run
-    from results.store import is_of_today, migrate, sealed_path
+    from results import list_runs, open_run, sealed
+    from results.store import sealed_path
 
     for run_id in list_runs(folder):
-        run = open_run(folder, run_id)
-        if dry_run and sealed_path(run).exists() and not is_of_today(run):
+        path = sealed_path(open_run(folder, run_id))
+        if dry_run and path.exists() and not sealed.is_of_today(path):
             print(f"would write {run_id} in today's schema")
-        elif not dry_run and migrate(run):
+        elif not dry_run and sealed.migrate(path):
             print(f"wrote {run_id} in today's schema")
 
 

@@ -36,9 +36,9 @@ def test_every_acknowledged_row_survives_kill_minus_nine(tmp_path: Path) -> None
     assert writer.wait() == -signal.SIGKILL
     count = len(acknowledged) + rest.count("\n")
 
-    rows, _ = journal.read(path)
+    table, _ = journal.read(path)
 
-    ids = [row.case_id for row in rows]
+    ids = table.column("case_id").to_pylist()
     assert ids[:count] == [f"case-{number}" for number in range(count)]
     assert len(ids) <= count + 1
 
@@ -50,9 +50,9 @@ def test_half_written_last_line_is_reported_and_all_before_it_kept(tmp_path: Pat
         writer.append(results.row(record("llama"), "r"))
     os.truncate(path, path.stat().st_size - 40)
 
-    rows, problems = journal.read(path)
+    table, problems = journal.read(path)
 
-    assert [row.model_type for row in rows] == ["bert"]
+    assert table.column("model_type").to_pylist() == ["bert"]
     assert len(problems) == 1
     assert f"{path} line 2" in problems[0]
 
@@ -67,8 +67,8 @@ def test_writer_continues_a_half_line_on_a_fresh_line(tmp_path: Path, record) ->
     with results.Journal(path) as writer:
         writer.append(results.row(record("t5"), "r"))
 
-    rows, problems = journal.read(path)
-    assert [row.model_type for row in rows] == ["bert", "t5"]
+    table, problems = journal.read(path)
+    assert table.column("model_type").to_pylist() == ["bert", "t5"]
     assert len(problems) == 1
 
 
@@ -84,9 +84,9 @@ def test_damaged_lines_never_hide_intact_ones(tmp_path: Path, record, damage: by
     with results.Journal(path) as writer:
         writer.append(results.row(record("t5"), "r"))
 
-    rows, problems = journal.read(path)
+    table, problems = journal.read(path)
 
-    assert [row.model_type for row in rows] == ["bert", "t5"]
+    assert table.column("model_type").to_pylist() == ["bert", "t5"]
     assert len(problems) == 1
     assert "\n" not in problems[0]
 
@@ -114,8 +114,8 @@ def test_row_that_does_not_fit_on_the_disk_leaves_no_trace(tmp_path: Path, recor
         assert path.read_bytes() == before
         writer.append(results.row(record("t5"), "r"))
 
-    rows, problems = journal.read(path)
-    assert [row.model_type for row in rows] == ["bert", "t5"]
+    table, problems = journal.read(path)
+    assert table.column("model_type").to_pylist() == ["bert", "t5"]
     assert problems == []
 
 

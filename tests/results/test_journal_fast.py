@@ -109,10 +109,9 @@ def random_line(choose: random.Random) -> bytes:
 
 
 def same(path: Path) -> list[dict[str, object]]:
-    found, problems = journal.read(path)
+    table, problems = journal.read(path)
     rows, expected = one_by_one(path)
     assert problems == expected
-    table = schema.as_table(found)
     assert table.schema.equals(schema.arrow_schema(), check_metadata=True)
     assert repr(table.to_pylist()) == repr(rows)
     return rows

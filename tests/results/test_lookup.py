@@ -8,13 +8,13 @@ import pytest
 
 import results
 from harness.cases import Verdict
-from results import lookup, store
+from results import lookup, sealed, store
 
 
 @pytest.fixture
 def history(tmp_path: Path, record, monkeypatch) -> list[results.Run]:
     """Three runs of twenty cases, sealed in groups of eight rows; the middle one lacks the last case."""
-    monkeypatch.setattr(store, "_ROWS_IN_GROUP", 8)
+    monkeypatch.setattr(sealed, "ROWS_IN_GROUP", 8)
     records = [record(f"model{number:02}") for number in range(20)]
     runs = []
     for verdict, some in ((Verdict.PASS, records), (Verdict.CRASH, records[:-1]), (Verdict.TIMEOUT, records)):
@@ -47,7 +47,7 @@ def test_of_a_sealed_run_only_the_parts_with_a_wanted_case_are_read(tmp_path: Pa
     path = store.sealed_path(history[2])
     whole = path.read_bytes()
     wanted = [history[2].planned[n] for n in (1, 19)]
-    with store._sealed_file(history[2]) as file:
+    with sealed.opened(path) as file:
         message = [column.name for column in file.schema_arrow].index("message")
         chunks = [file.metadata.row_group(group).column(message) for group in range(file.num_row_groups)]
     assert len(chunks) == 3

@@ -10,7 +10,7 @@ import pytest
 from pyarrow import compute, parquet
 
 import results
-from results import migration, schema, sql, store
+from results import migration, schema, sealed, sql, store
 from results.schema import Column
 
 OLD, TODAY = 1, 2
@@ -76,7 +76,7 @@ def test_a_sealed_file_keeps_its_version_until_it_is_migrated(tmp_path: Path, ne
     ).drop_columns(["stage"])
     with monkeypatch.context() as then:
         then.setattr(schema, "SCHEMA_VERSION", OLD)
-        store.write_rows(store.sealed_path(run), old, {})
+        sealed.write(store.sealed_path(run), [old], {})
     case_id = old.column("case_id")[1].as_py()
 
     def check() -> None:
@@ -90,10 +90,10 @@ def test_a_sealed_file_keeps_its_version_until_it_is_migrated(tmp_path: Path, ne
 
     check()
     assert "phase_reached" in parquet.read_schema(store.sealed_path(run)).names
-    assert store.migrate(run)
+    assert sealed.migrate(store.sealed_path(run))
     assert "phase_reached" not in parquet.read_schema(store.sealed_path(run)).names
     check()
-    assert not store.migrate(run)
+    assert not sealed.migrate(store.sealed_path(run))
 
 
 def test_what_a_newer_version_sealed_is_refused_in_one_line_and_left_as_it_is(record, new_run, monkeypatch) -> None:
@@ -104,7 +104,11 @@ def test_what_a_newer_version_sealed_is_refused_in_one_line_and_left_as_it_is(re
     table = parquet.read_table(path)
     parquet.write_table(table.replace_schema_metadata(table.schema.metadata | {b"zoo.schema_version": b"2"}), path)
     before = path.read_bytes()
-    for attempt in (store.read, results.seal, store.migrate, store.let_go_of_journals, results.missing):
+
+    def migrate(run: results.Run) -> None:
+        sealed.migrate(store.sealed_path(run))
+
+    for attempt in (store.read, results.seal, migrate, store.let_go_of_journals, results.missing):
         with pytest.raises(results.StoreError, match=r"^[^\n]* newer version [^\n]*$") as caught:
             attempt(run)
         assert str(path) in str(caught.value)

@@ -15,7 +15,7 @@ from pyarrow import parquet
 
 import results
 from harness.cases import Mode, Verdict
-from results import schema, store
+from results import journal, schema, store
 
 
 def write(run: results.Run, worker: str, *records) -> None:
@@ -132,7 +132,7 @@ def test_what_was_acknowledged_is_read_while_the_run_writes_seals_and_lets_go(tm
     code = """
 import sys
 import results
-from results import schema, store
+from results import journal, schema, store
 run = results.create_run(sys.argv[1], {}, [])
 print(run.id, flush=True)
 row = {column.name: None for column in schema.COLUMNS} | {"run_id": run.id, "schema_version": 1, "recorded_at": "2026"}
@@ -296,14 +296,14 @@ def test_sealing_while_a_row_arrives_loses_nothing(record, new_run, monkeypatch)
     first, late = record("bert"), record("llama")
     run = new_run([first.case.id, late.case.id])
     write(run, "gw0", first)
-    read = store.read
+    read = journal.read
 
-    def read_then_append(target):
-        answer = read(target)
+    def read_then_append(path):
+        answer = read(path)
         write(run, "gw0", late)
         return answer
 
-    monkeypatch.setattr(store, "read", read_then_append)
+    monkeypatch.setattr(journal, "read", read_then_append)
     results.seal(run)
     monkeypatch.undo()
 

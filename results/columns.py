@@ -1,0 +1,95 @@
+"""Rows as columns: from what a line of a journal holds to Arrow tables, and these put in another order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any
+
+from results import schema
+
+if TYPE_CHECKING:
+    import pyarrow
+
+ROWS_AT_ONCE = 512
+"""Rows that are turned into columns at once: few enough that a processor's cache holds them."""
+
+
+@cache
+def row_type() -> type:
+    """The type of a row of today: a msgspec struct with an attribute for each column, in order, None where unknown."""
+    import msgspec
+
+    integer = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+    types: dict[str, Any] = {
+        "string": str,
+        "int64": integer,
+        "double": float,
+        "bool": bool,
+        "list<int64>": list[integer],
+    }
+    return msgspec.defstruct(
+        "Row", [(column.name, types[column.type] | None, None) for column in schema.COLUMNS], gc=False
+    )
+
+
+def as_batch(rows: Sequence[Any]) -> pyarrow.RecordBatch:
+    """Rows of `row_type`, one or more, as columns with the schema of today."""
+    import msgspec
+    import pyarrow
+
+    known = _arrow_schema()
+    columns = zip(*map(msgspec.structs.astuple, rows), strict=True)
+    arrays = [_array(values, field_type) for values, field_type in zip(columns, known.types, strict=True)]
+    return pyarrow.RecordBatch.from_arrays(arrays, schema=known)
+
+
+def picked(table: pyarrow.Table, numbers: Sequence[int], at_once: int) -> Iterator[pyarrow.Table]:
+    """The rows of these numbers in that order, as tables of `at_once` rows, the last of which may have fewer.
+
+    A table is gathered from the batches that have its rows, column by column, so that little is copied at a time.
+    """
+    import numpy
+    import pyarrow
+
+    if not numbers:
+        yield table.slice(0, 0)
+    batches = table.to_batches()
+    begins = numpy.cumsum([0, *(len(batch) for batch in batches)])
+    wanted = numpy.asarray(numbers, numpy.int64)
+    for start in range(0, len(wanted), at_once):
+        some = wanted[start : start + at_once]
+        holders = numpy.searchsorted(begins, some, side="right") - 1
+        used = numpy.unique(holders)
+        begins_here = numpy.cumsum([0, *(len(batches[holder]) for holder in used[:-1])])
+        places = pyarrow.array(some - begins[holders] + begins_here[numpy.searchsorted(used, holders)])
+        yield pyarrow.Table.from_arrays(
+            [
+                pyarrow.concat_arrays([batches[holder].column(column) for holder in used]).take(places)
+                for column in range(table.num_columns)
+            ],
+            schema=table.schema,
+        )
+
+
+@cache
+def _arrow_schema() -> pyarrow.Schema:
+    return schema.arrow_schema()
+
+
+def _array(values: tuple[Any, ...], field_type: pyarrow.DataType) -> pyarrow.Array:
+    """One column. Most hold one value over and over, or plain numbers: for these there are ways faster than any other."""
+    import numpy
+    import pyarrow
+
+    first, count = values[0], len(values)
+    if first is None and values.count(None) == count:
+        return pyarrow.nulls(count, field_type)
+    if field_type == pyarrow.float64():
+        # Not the way of equal values: -0.0 equals 0.0.
+        numbers = numpy.fromiter(values, numpy.float64, count)
+        # NumPy makes NaN of None too, so only what has none of either is known to be right.
+        return pyarrow.array(values, field_type) if numpy.isnan(numbers).any() else pyarrow.array(numbers)
+    if values[-1] == first and values.count(first) == count:
+        return pyarrow.repeat(pyarrow.scalar(first, field_type), count)
+    return pyarrow.array(values, field_type)
