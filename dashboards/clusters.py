@@ -9,7 +9,7 @@ from typing import Any
 
 from harness.triage import signatures
 
-COLUMNS = (*signatures.COLUMNS,)
+COLUMNS = signatures.COLUMNS
 """What is asked of the rows of a run here."""
 
 

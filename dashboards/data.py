@@ -17,7 +17,7 @@ from dashboards.nights import Nights
 from harness.cases import Stage, Verdict
 from harness.records import real_target
 from model_lists.expectations import Expectation
-from results.history import FLOORS, Comparison
+from results.history import FLOORS, Became, Comparison
 
 VERSION = 1
 """Of the data files: raised whenever what was there means something else. Added fields do not count."""
@@ -51,6 +51,7 @@ FACTS: dict[str, Callable[[Row], Any]] = {
     "parameters, as built": lambda row: _number(row["synthetic_params"]),
     "outputs judged": lambda row: row["leaves"],
     "who disagrees": lambda row: row["blame_pair"],
+    "first to fail": lambda row: " in ".join(filter(None, (row["blame_operator"], row["blame_module"]))),
     "first wrong output": lambda row: row["blame_first"],
     "a second run agrees": lambda row: _yes(row["blame_repeats"]),
     "as far off as products of": lambda row: row["blame_precision"],
@@ -268,29 +269,13 @@ def _rerun(what: str, target: str) -> str:
     return f"zoo rerun {shlex.quote(words.clean(what).replace(chr(10), ' '))}{target}"
 
 
-def night(grid: Grid, nights: Nights, number: int) -> dict[str, Any]:
-    """The verdicts of one night for the cells of the matrix, and their errors and latencies where known."""
-    cells = [entry.cases.get(column, -1) for entry in grid.entries for column in grid.columns]
-    at = np.array(cells)
-    codes = np.where(at >= 0, nights.codes[number, at], -1)
-    return {
-        "version": VERSION,
-        "run": words.clean(nights.nights[number].run.id),
-        "verdict": codes.tolist(),
-        "ratio": _flat(nights.ratio[number], at),
-        "latency": _flat(nights.latency[number], at),
-    }
-
-
-def _flat(values: np.ndarray, at: np.ndarray) -> list[Any]:
-    taken = np.where(at >= 0, values[at], np.nan)
-    return [words.rounded(_known(value), 3) for value in taken.tolist()]
+_AS_BEFORE = (Became.STILL_PASSING, Became.STILL_FAILING, Became.NOT_MEASURED)
 
 
 def changes(comparison: Comparison) -> Iterator[dict[str, Any]]:
     """What became of the cases that do not end as before, and what moved."""
     for became, found in comparison.became.items():
-        if became.value in ("still passing", "still failing", "not measured"):
+        if became in _AS_BEFORE:
             continue
         for change in found:
             yield {

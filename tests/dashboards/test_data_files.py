@@ -11,6 +11,7 @@ import pytest
 import dashboards
 from dashboards.claims import claims
 from harness.cases import Dtype, Mode, Stage, Verdict
+from harness.records import Blame
 
 
 @pytest.fixture
@@ -79,6 +80,19 @@ def test_details_carry_error_leaf_stages_and_rerun(data, write_run, make_case, m
     assert dict(zip(file["labels"], told["facts"], strict=False))["signal"] == "SIGSEGV"
     assert told["stage"] == Stage.RUN
     assert told["rerun"].startswith("zoo rerun 'it'")
+
+
+def test_the_operator_to_fail_first_is_told_with_its_module(data, write_run, make_case, make_record) -> None:
+    bad, unknown = make_case("bert"), make_case("llama")
+    write_run(
+        [
+            make_record(bad, Verdict.NUMERIC_MISMATCH, blame=Blame(operator="aten.gelu.default", module="layer.1.act")),
+            make_record(unknown, Verdict.NUMERIC_MISMATCH, blame=Blame(operator="aten.gelu.default")),
+        ]
+    )
+    files = [data(f"models/{number}") for number in range(2)]
+    told = [dict(zip(file["labels"], file["cases"][0]["facts"], strict=False))["first to fail"] for file in files]
+    assert told == ["aten.gelu.default in layer.1.act", "aten.gelu.default"]
 
 
 def test_names_that_no_file_can_have_get_another(data, write_run, make_case, make_record, tmp_path: Path) -> None:
