@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import logging
 import os
@@ -262,6 +263,12 @@ def _gathered(run: Run) -> tuple[Iterator[pyarrow.Table], list[str]]:
 def sealed_path(run: Run) -> Path:
     """Where the run's Parquet file is once it is sealed."""
     return run.path / sealed.FILE
+
+
+def repro_path(run_folder: Path, case_id: str) -> Path:
+    """Where the run in this folder has the file that shows a case's failure without the harness, if it has one."""
+    name = hashlib.sha256(case_id.encode("utf-8", "backslashreplace")).hexdigest()[:16]
+    return run_folder / "repros" / f"{name}.py"
 
 
 def is_sealed(run: Run) -> bool:
