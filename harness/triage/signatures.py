@@ -134,10 +134,10 @@ def clusters(rows: Iterable[Mapping[str, Any]]) -> list[Cluster]:
 
 def _subject(row: Mapping[str, Any], verdict: str) -> str:
     if operator := row["blame_operator"]:
-        return _operator(operator)
+        return operator_name(operator)
     told = _without_names(row["message"] or "", row)
-    if verdict == Verdict.UNSUPPORTED_OP and (found := _OPERATOR.search(told)):
-        return f"{found[1]}::{found[2]}"
+    if verdict == Verdict.UNSUPPORTED_OP and (found := operators_in(told)):
+        return found[0]
     if row["blame_pair"]:  # of a wrong result nobody knows more than which architecture shows it
         return f"{row['blame_pair']}, {row['model_type']}"
     if verdict == Verdict.CRASH:
@@ -155,7 +155,12 @@ def _of_death(row: Mapping[str, Any]) -> str:
     return f"in stage {row['stage']}"
 
 
-def _operator(name: str) -> str:
+def operators_in(text: str) -> list[str]:
+    """The operators that a text names as dispatcher and backends do, `aten::gelu`, without their overloads."""
+    return [f"{found[1]}::{found[2]}" for found in _OPERATOR.finditer(text)]
+
+
+def operator_name(name: str) -> str:
     """One name for an operator in all modes, with or without overload: `aten::gelu` of `aten.gelu.default`."""
     parts = name.replace("::", ".").split(".")
     if len(parts) == 1:  # a function of PyTorch, as a compiled graph calls it
