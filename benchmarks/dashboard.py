@@ -138,8 +138,13 @@ def _write(store: Path, entries: int, nights: int) -> None:
         parquet.write_table(table, sealed_path(run), compression="zstd")
 
 
+def find_browser() -> str | None:
+    """Path of a Chromium: what `ZOO_BROWSER` says, or else what is installed."""
+    return next(filter(None, [os.environ.get("ZOO_BROWSER"), *map(shutil.which, BROWSERS)]), None)
+
+
 def _open(site: Path) -> None:
-    browser = next(filter(None, [os.environ.get("ZOO_BROWSER"), *map(shutil.which, BROWSERS)]), None)
+    browser = find_browser()
     if browser is None:
         print(f"no browser here ({', '.join(BROWSERS)}, or ZOO_BROWSER): nothing was opened, two figures are missing")
         return

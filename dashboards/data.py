@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dashboards import words
+from dashboards import operators, words
 from dashboards.grid import Column, Entry, Grid
 from dashboards.nights import Nights
 from harness.cases import Stage, Verdict
@@ -43,8 +43,6 @@ FACTS: dict[str, Callable[[Row], Any]] = {
     "Hub id": lambda row: row["model_id"],
     "revision": lambda row: row["revision"],
     "task": lambda row: row["task"],
-    "target": lambda row: row["target"],
-    "emulated": lambda row: _yes(row["emulated"]),
     "weights": lambda row: row["weights"],
     "evidence": lambda row: row["evidence"],
     "parameters, real model": lambda row: _number(row["params"]),
@@ -70,13 +68,19 @@ FACTS: dict[str, Callable[[Row], Any]] = {
     "peak host memory": lambda row: _mebibytes(row["peak_host_bytes"]),
     "signal": lambda row: row["signal"],
     "exit code": lambda row: row["exit_code"],
-    "seed": lambda row: row["seed"],
-    "worker": lambda row: row["worker"],
-    "started": lambda row: words.moment(row["started_at"]) if row["started_at"] else None,
     "weights sha256": lambda row: row["weights_sha256"],
     "inputs sha256": lambda row: row["inputs_sha256"],
     "structural twin, run in its stead": lambda row: row["twin_of"] or None,
 }
+
+ENVIRONMENT: dict[str, Callable[[Row], Any]] = {
+    "target": lambda row: row["target"],
+    "emulated": lambda row: _yes(row["emulated"]),
+    "seed": lambda row: row["seed"],
+    "worker": lambda row: row["worker"],
+    "started": lambda row: words.moment(row["started_at"]) if row["started_at"] else None,
+}
+"""Where a case ran; the rest of it is the run's provenance."""
 
 
 _MEASURED: dict[str, tuple[str, int]] = {
@@ -212,17 +216,24 @@ def _known(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-def model(rows: Sequence[Row], about: Callable[[str], Expectation | None]) -> dict[str, Any]:
+def model(
+    rows: Sequence[Row], about: Callable[[str], Expectation | None], repro: Callable[[str], str]
+) -> dict[str, Any]:
     """The evidence of a model's cases: all that their pages show, without what is unknown or empty.
 
-    In a case `seconds` follows the stages of the vocabulary, and `facts` the `labels` here.
+    In a case `seconds` follows the stages of the vocabulary, `facts` the `labels` here, and `environment` its own.
+    `about` and `repro` tell of a case what is known to fail, and where in the site the file is that reproduces it.
     """
-    return {"version": VERSION, "labels": list(FACTS), "cases": [_details(row, about(row["case_id"])) for row in rows]}
+    return {
+        "version": VERSION,
+        "labels": list(FACTS),
+        "environment": list(ENVIRONMENT),
+        "cases": [_details(row, about(row["case_id"]), repro(row["case_id"])) for row in rows],
+    }
 
 
-def _details(row: Row, about: Expectation | None) -> dict[str, Any]:
+def _details(row: Row, about: Expectation | None, repro: str) -> dict[str, Any]:
     verdict = row["verdict"] or ""
-    facts = [tell(row) for tell in FACTS.values()]
     told = {
         "id": words.clean(row["case_id"]),
         "verdict": words.clean(verdict),
@@ -242,10 +253,18 @@ def _details(row: Row, about: Expectation | None) -> dict[str, Any]:
         "seconds": _without_tail(
             [words.rounded(row[f"seconds_{stage.value.replace('-', '_')}"], 3) for stage in Stage]
         ),
-        "facts": _without_tail([None if fact in (None, "") else words.clean(str(fact)) for fact in facts]),
+        "facts": _facts(FACTS, row),
+        "environment": _facts(ENVIRONMENT, row),
+        "operators": sorted({words.clean(name) for name, _ in operators.named(row)}),
+        "repro": repro,
         "expected": _expected(about) if about else None,
     }
     return {name: value for name, value in told.items() if value not in (None, "", {}, [])}
+
+
+def _facts(labels: Mapping[str, Callable[[Row], Any]], row: Row) -> list[Any]:
+    facts = [tell(row) for tell in labels.values()]
+    return _without_tail([None if fact in (None, "") else words.clean(str(fact)) for fact in facts])
 
 
 def _expected(about: Expectation) -> dict[str, str]:

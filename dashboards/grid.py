@@ -70,6 +70,15 @@ class Grid:
             found[entry.model_type].append(number)
         return dict(found)
 
+    def cells(self, cases: Sequence[str]) -> dict[str, int]:
+        """For the id of each case the number of its cell: lines from the top, in each the columns from the left."""
+        place = {column: number for number, column in enumerate(self.columns)}
+        return {
+            cases[case]: line * len(place) + place[column]
+            for line, entry in enumerate(self.entries)
+            for column, case in entry.cases.items()
+        }
+
     def told(self, case_id: str) -> dict[str, str]:
         """A case for a list on a page: its model, its column and where its page is."""
         entry, *column = case_id.rsplit("/", 4)
@@ -109,7 +118,7 @@ def lay_out(rows: Iterable[Mapping[str, Any]], unreported: Sequence[str]) -> Gri
         named = Entry(entry_id, parts[0], parts[1], "/".join(parts[2:-5]), weights=parts[-5])
         entries.setdefault(entry_id, named).cases[Column(*parts[-4:])] = case
     ordered = sorted(entries.values(), key=lambda entry: (entry.model_type, entry.entry_id))
-    columns = sorted({column for entry in ordered for column in entry.cases}, key=_order)
+    columns = in_order({column for entry in ordered for column in entry.cases})
     return Grid(ordered, columns, _slugs(entry.model_type for entry in ordered), unplaced)
 
 
@@ -128,5 +137,10 @@ def _slugs(names: Iterable[str]) -> dict[str, str]:
     return slugs
 
 
-def _order(column: Column) -> tuple[Any, ...]:
-    return tuple(words.place(kind, part) for kind, part in zip((Phase, Mode, Dtype, Profile), column, strict=True))
+def in_order(columns: Iterable[Column]) -> list[Column]:
+    """Columns as their vocabularies have them, phases first."""
+
+    def places(column: Column) -> tuple[Any, ...]:
+        return tuple(words.place(kind, part) for kind, part in zip((Phase, Mode, Dtype, Profile), column, strict=True))
+
+    return sorted(columns, key=places)

@@ -17,7 +17,7 @@ from harness.cases import Group, Verdict
 from results import store as results_store
 from results.baseline import is_emulated, is_whole, target_of
 from results.errors import StoreError
-from results.history import components
+from results.history import components, signature
 from results.store import Run
 
 NIGHTS = 30
@@ -32,7 +32,7 @@ WORKS, NOT_ATTEMPTED, ENVIRONMENT, FAILS = range(4)
 STATUSES = ("pass", "missing", "environment", "backend")
 """The group that each of these looks like."""
 
-_COLUMNS = ("case_id", "entry_id", "verdict", "worst_ratio", "latency_seconds")
+_COLUMNS = ("case_id", "entry_id", "verdict", "stage", "message", "worst_ratio", "latency_seconds")
 
 
 @dataclass(frozen=True)
@@ -52,9 +52,11 @@ class Nights:
     """The nights up to a run, the earliest first and that run last, and its cases over them.
 
     `cases` are the ids of all cases of the run, those without a row (`missing`) at the end. `codes` has an index into
-    `verdicts` for each night and case, int16 (nights, cases), or UNPLANNED. `ratio` is the worst output's error over
-    what is allowed and `latency` seconds of a repeated call, float32 of the same shape, NaN where unknown. `statuses`
-    has for each model that any of the nights knows what it comes to in the last one. `problems` are lines for people.
+    `verdicts` for each night and case, int16 (nights, cases), or UNPLANNED. `failure` is alike for two failures that
+    are the same to `results.history`, which compares stage and message: an index into `failures`, int32 of the same
+    shape, 0 where nothing failed. `ratio` is the worst output's error over what is allowed and `latency` seconds of a
+    repeated call, float32 of the same shape, NaN where unknown. `statuses` has for each model that any of the nights
+    knows what it comes to in the last one. `problems` are lines for people.
     """
 
     nights: list[Night]
@@ -62,6 +64,8 @@ class Nights:
     missing: int
     verdicts: list[str]
     codes: np.ndarray
+    failures: list[tuple[str, str]]
+    failure: np.ndarray
     ratio: np.ndarray
     latency: np.ndarray
     statuses: dict[str, int]
@@ -111,16 +115,20 @@ def read_nights(store: Path, shown: Run, limit: int = NIGHTS) -> Nights:
         missing=len(missing),
         verdicts=[words.MISSING, *(verdict.value for verdict in Verdict)],
         codes=np.full(shape, UNPLANNED, np.int16),
+        failures=[("", "")],
+        failure=np.zeros(shape, np.int32),
         ratio=np.full(shape, np.nan, np.float32),
         latency=np.full(shape, np.nan, np.float32),
         statuses={},
         problems=problems + damaged,
     )
     before: dict[str, Any] | None = None
+    known = {failure: number for number, failure in enumerate(made.failures)}
     for number, run in enumerate(runs):
         facts = run.provenance
-        _add(made, number, run, facts, cases, () if before is None else tuple(components(before, facts)))
+        _add(made, known, number, run, facts, cases, () if before is None else tuple(components(before, facts)))
         before = facts
+    made.failures = list(known)
     return made
 
 
@@ -141,9 +149,15 @@ def _earlier(store: Path, shown: Run, limit: int) -> tuple[list[Run], list[str]]
 
 
 def _add(
-    made: Nights, number: int, run: Run, facts: Mapping[str, Any], cases: pa.Array, changed: tuple[Any, ...]
+    made: Nights,
+    failures: dict[tuple[str, str], int],
+    number: int,
+    run: Run,
+    facts: Mapping[str, Any],
+    cases: pa.Array,
+    changed: tuple[Any, ...],
 ) -> None:
-    """Put a run's rows into line `number` of the arrays, and count it."""
+    """Put a run's rows into line `number` of the arrays, number its failures, and count it."""
     table = results_store.read(run, list(_COLUMNS))[0]
     reported = table.column("case_id").combine_chunks()
     missing = _unreported(run, reported)
@@ -153,6 +167,7 @@ def _add(
     at = place.drop_null().to_numpy()
     made.codes[number, pc.index_in(missing, value_set=cases).drop_null().to_numpy()] = 0
     made.codes[number, at] = codes[known]
+    made.failure[number, at] = _numbered(failures, made.verdicts, codes, table)[known]
     for name, values in (("worst_ratio", made.ratio), ("latency_seconds", made.latency)):
         values[number, at] = table.column(name).to_numpy()[known]
 
@@ -195,6 +210,18 @@ def _codes(verdicts: list[str], column: pa.ChunkedArray) -> np.ndarray:
             verdicts.append(name)
     codes = np.array([verdicts.index(name) for name in names] or [0], np.int16)
     return codes[encoded.indices.to_numpy()]
+
+
+def _numbered(
+    failures: dict[tuple[str, str], int], verdicts: list[str], codes: np.ndarray, table: pa.Table
+) -> np.ndarray:
+    """For each row the number of its stage and message in `failures`, which new ones are added to; 0 for a pass."""
+    numbers = np.zeros(len(codes), np.int32)
+    failed = np.flatnonzero(codes != verdicts.index(Verdict.PASS))
+    told = table.select(["stage", "message"]).take(pa.array(failed)).columns
+    keys = ((stage or "", signature(message)) for stage, message in zip(*(c.to_pylist() for c in told), strict=True))
+    numbers[failed] = [failures.setdefault(key, len(failures)) for key in keys]
+    return numbers
 
 
 def status(verdict: str) -> int:

@@ -6,21 +6,21 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from dashboards import claims, clusters, data, feed, front, grid, nights, words
+from dashboards import claims, clusters, compare, data, feed, front, grid, nights, operators, words
 from model_lists.expectations import Expectation, ExpectationError
 from results import store as results_store
 from results.baseline import expectations_of, find_run, target_of
 from results.errors import StoreError
-from results.store import Run
+from results.store import Run, repro_path
 
-PAGES = ("matrix", "architecture", "case")
+PAGES = ("matrix", "compare", "architecture", "case")
 """Pages that draw data files; the front page is complete as it stands."""
 
 _SLICE = 2000
@@ -57,22 +57,22 @@ def _put_in_place(draft: Path, out: Path) -> None:
 
 
 def _fill(out: Path, store: Path, shown: Run) -> None:
+    for name in ("data/architectures", "data/models", "data/runs", "badges"):
+        (out / name).mkdir(parents=True)
+    shutil.copytree(Path(__file__).parent / "assets", out / "assets")
     read = nights.read_nights(store, shown)
-    columns = dict.fromkeys([*grid.CASE_COLUMNS, *clusters.COLUMNS, *data.MEASURED_COLUMNS])
+    columns = dict.fromkeys([*grid.CASE_COLUMNS, *clusters.COLUMNS, *operators.COLUMNS, *data.MEASURED_COLUMNS])
     table = results_store.read(shown, list(columns))[0]
     rows = table.select(list(grid.CASE_COLUMNS)).to_pylist()
     laid = grid.lay_out(rows, read.cases[len(rows) :])
-    failing = table.select(list(clusters.COLUMNS)).to_pylist()
-    found = clusters.clusters(failing)
-    clustered = {case: number for number, one in enumerate(found) for case in one.cases}
+    failing = table.select(list(dict.fromkeys([*clusters.COLUMNS, *operators.COLUMNS]))).to_pylist()
+    found, named = clusters.clusters(failing), operators.operators(failing)
     compared = front.since_last_night(store, shown)
 
-    for name in ("data/architectures", "data/models", "badges"):
-        (out / name).mkdir(parents=True)
-    shutil.copytree(Path(__file__).parent / "assets", out / "assets")
+    _data_of_all(out, read, laid, found, named)
+    _give_sides(out, store, laid, read)
     _give(out, "vocabulary", data.vocabulary(read))
-    _give(out, "matrix", data.matrix(laid, read, clustered), machines=True)
-    _give(out, "clusters", {"version": data.VERSION, "clusters": front.blockers(found, len(found))}, machines=True)
+    _give(out, "environment", {"version": data.VERSION, "groups": words.facts_table(shown.provenance)})
     if not isinstance(compared, str):
         changed = {"version": data.VERSION, "before": compared[0].id, "changes": list(data.changes(compared[1]))}
         _give(out, "changes", changed, machines=True)
@@ -84,16 +84,13 @@ def _fill(out: Path, store: Path, shown: Run) -> None:
         taken = dict(zip(cases, measured.take(pa.array(cases, pa.int64())).to_pylist(), strict=True))
         told = data.architecture(name, laid, read, taken.get, target)
         _give(out, f"architectures/{laid.slugs[name]}", told, machines=True)
-    for number, evidence in _evidence(laid, shown, len(rows)):
+    for number, evidence in _evidence(laid, shown, len(rows), _repros(shown, out)):
         _give(out, f"models/{number}", evidence)
 
-    zoo = front.zoo(read, laid, store)
-    _write_json(
-        out / "data" / "summary.json", {"version": data.VERSION, "run": front.header(shown, read, laid), "zoo": zoo}
-    )
+    zoo, header = front.zoo(read, laid, store), front.header(shown, read, laid)
+    _write_json(out / "data" / "summary.json", {"version": data.VERSION, "run": header, "zoo": zoo})
     pages = _pages()
-    context = {"header": front.header(shown, read, laid)}
-    content = {
+    front_page = {
         "zoo": zoo,
         "totals": words.totals(v for v, n in read.nights[-1].verdicts.items() for _ in range(n)),
         "changes": front.changes(compared, laid),
@@ -105,20 +102,58 @@ def _fill(out: Path, store: Path, shown: Run) -> None:
         "unplaced": [words.clean(case_id) for case_id in laid.unplaced],
         "provenance": words.facts_table(shown.provenance),
     }
-    for page in PAGES:
-        _write(out / f"{page}.html", pages(f"{page}.html.j2", context | {"page": page}))
-    compared_modes = results_store.read(shown, list(claims.COLUMNS))[0].to_pylist()
-    _write(
-        out / "claims.html",
-        pages("claims.html.j2", context | {"page": "claims", "claims": claims.claims(compared_modes)}),
-    )
+    gains = claims.claims(results_store.read(shown, list(claims.COLUMNS))[0].to_pylist())
+    content = {page: {} for page in PAGES} | {
+        "claims": {"claims": gains},
+        "operators": operators.page(named, failing, laid),
+        "index": front_page,
+    }
+    for page, own in content.items():
+        _write(out / f"{page}.html", pages(f"{page}.html.j2", {"header": header, "page": page} | own))
     entries = {"entries": feed.regressions(read), "updated": words.clean(shown.created_at)}
-    _write(out / "feed.xml", pages("feed.xml.j2", context | entries))
+    _write(out / "feed.xml", pages("feed.xml.j2", {"header": header} | entries))
+    _write(out / "card.svg", pages("card.svg.j2", {"header": header, "zoo": zoo, "fills": words.FILLS}))
     _badges(out / "badges", pages, laid, read, zoo)
-    _write(out / "index.html", pages("index.html.j2", context | {"page": "index"} | content))
 
 
-def _evidence(laid: grid.Grid, shown: Run, reported: int) -> Iterator[tuple[int, dict[str, Any]]]:
+def _data_of_all(
+    out: Path, read: nights.Nights, laid: grid.Grid, found: Sequence[clusters.Cluster], named: operators.Named
+) -> None:
+    """The files that tell of the whole zoo: one verdict for each cell, and which cells have what in common."""
+    clustered = {case: number for number, one in enumerate(found) for case in one.cases}
+    _give(out, "matrix", data.matrix(laid, read, clustered), machines=True)
+    _give(out, "clusters", {"version": data.VERSION, "clusters": front.blockers(found, len(found))}, machines=True)
+    cells = laid.cells(read.cases)
+    _give(out, "operators", {"version": data.VERSION, **operators.cells(named, cells)}, machines=True)
+
+
+def _give_sides(out: Path, store: Path, laid: grid.Grid, read: nights.Nights) -> None:
+    """What the page that compares loads: the list of runs, and a file for each."""
+    sides = compare.sides(store, laid, read)
+    _give(out, "runs", {"version": data.VERSION, **compare.runs(sides)}, machines=True)
+    for number, side in enumerate(sides):
+        _give(out, f"runs/{number}", {"version": data.VERSION, **compare.cells(side)})
+
+
+def _repros(shown: Run, out: Path) -> Callable[[str], str]:
+    """Copies the file that reproduces a case, where the run has one, and tells where it is; else an empty text."""
+    if not repro_path(shown.path, "").parent.is_dir():
+        return lambda case_id: ""
+    (out / "repros").mkdir()
+
+    def copied(case_id: str) -> str:
+        made = repro_path(shown.path, case_id)
+        if not made.is_file():
+            return ""
+        shutil.copyfile(made, out / "repros" / made.name)
+        return f"repros/{made.name}"
+
+    return copied
+
+
+def _evidence(
+    laid: grid.Grid, shown: Run, reported: int, repro: Callable[[str], str]
+) -> Iterator[tuple[int, dict[str, Any]]]:
     """For each model its number and the evidence of its cases, a few models at a time."""
     table = results_store.read(shown)[0]
     about = _expectations(shown)
@@ -128,7 +163,7 @@ def _evidence(laid: grid.Grid, shown: Run, reported: int) -> Iterator[tuple[int,
     def read() -> Iterator[tuple[int, dict[str, Any]]]:
         rows = iter(table.take(pa.array([case for _, cases in waiting for case in cases], pa.int64())).to_pylist())
         for number, cases in waiting:
-            yield number, data.model([next(rows) for _ in cases], about)
+            yield number, data.model([next(rows) for _ in cases], about, repro)
 
     for number, entry in enumerate(laid.entries):
         cases = [case for case in entry.cases.values() if case < reported]

@@ -25,6 +25,9 @@ _GROUPS = {
     Group.HARNESS: ("!", "harness"),
     "missing": ("·", "not reported"),
 }
+FILLS = {"pass": "#1d9e74", "missing": "#b4bdc7", "environment": "#d3a423", "backend": "#d9541e"}
+"""Colours of groups where no stylesheet reaches: those of `assets/site.css`."""
+
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _BIDI = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _CONTROLS = {code: chr(0x2400 + code) for code in range(32) if chr(code) not in "\n\t"} | {127: "␡"}

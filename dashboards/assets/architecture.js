@@ -8,6 +8,23 @@
     const other = model.cases.find((one) => one.mode === mode && ["phase", "dtype", "profile"].every((name) => one[name] === item[name]));
     return other && other !== item && passed(item) && passed(other) && item.latency && other.latency ? `${(other.latency / item.latency).toFixed(2)}×` : "–";
   };
+  /* The first so many of a list drawn, and a button that draws the rest. */
+  const first = (all, most, draw) => {
+    if (all.length <= most) return draw(all);
+    const box = el("div", {}, draw(all.slice(0, most))), more = el("button", { type: "button" }, `Show ${all.length - most} more`);
+    more.addEventListener("click", () => box.replaceChildren(draw(all)));
+    box.append(more);
+    return box;
+  };
+  const series = (title, cases, told) => card(title, cases.length ? first(cases, 60, (found) => el("div", { class: "lines" }, found.map((one) => {
+    const [values, label, limit] = told(one);
+    return el("figure", {}, zoo.line(values, `${label} tonight`, limit), el("figcaption", {}, label));
+  }))) : el("p", { class: "quiet" }, "Unknown in all nights."));
+  /* What fusing and compiling gain here: the median over the cases that pass both ways. */
+  const ratios = (cases, passed) => [["defer-and-fuse", "strict-eager"], ["compiled", "strict-eager"], ["compiled", "eager"]].flatMap(([mode, base]) => {
+    const found = cases.filter(({ item }) => item.mode === mode).map(({ model, item }) => parseFloat(against(item, model, base, passed))).filter(Number.isFinite).sort((a, b) => a - b);
+    return found.length ? [`${mode} is ${found[Math.floor((found.length - 1) / 2)].toFixed(2)} times as fast as ${base} (median of ${found.length})`] : [];
+  });
   async function show() {
     const vocabulary = await zoo.load("vocabulary"), data = await zoo.load(`architectures/${zoo.address().get("a") || ""}`);
     const passed = (item) => vocabulary.verdicts[item.verdict].group === "pass";
@@ -16,15 +33,18 @@
     const changes = cases.flatMap(({ item }) => item.history.slice(1).map(([night, verdict], at) => ({ item, night, verdict, before: item.history[at][1] }))).sort((a, b) => b.night - a.night);
     document.title = `${data.name} · Model-zoo conformance`;
     title.replaceChildren(data.name);
+    const named = ({ model, item }) => `${model.model_class} ${model.model_id} ${column(item)}`;
     content.replaceChildren(
-      el("p", {}, `${cases.filter(({ item }) => passed(item)).length} of ${cases.length} cases of ${data.models.length} models pass. `, el("a", { href: `matrix.html#q=${encodeURIComponent(`arch:=${data.name}`)}` }, "In the matrix")),
+      el("p", {}, `${cases.filter(({ item }) => passed(item)).length} of ${cases.length} cases of ${data.models.length} models pass. `, el("a", { href: `matrix.html#q=${encodeURIComponent(`arch:=${data.name}`)}` }, "In the matrix"), ", ", el("a", { href: `compare.html#q=${encodeURIComponent(`arch:=${data.name}`)}` }, "compared with the night before")),
       card("Run it again", zoo.command(data.rerun)),
-      card("Models", ...data.models.slice(0, 300).map((model) => el("div", { class: "one-model" }, el("p", {}, el("b", {}, model.model_class || model.id), ` ${model.model_id} `, model.evidence ? el("span", { class: "tag" }, model.evidence) : ""),
-        el("ul", { class: "plain" }, model.cases.map((item) => el("li", {}, link(item, [zoo.pill(vocabulary.verdicts[item.verdict]), ` ${column(item)}`].map((part) => part instanceof Node ? part : document.createTextNode(part)).reduce((all, part) => (all.append(part), all), document.createDocumentFragment())), " ", el("small", {}, zoo.percent(item.ratio)))))))),
-      card("What changed", changes.length ? el("ol", { class: "transitions" }, changes.slice(0, 100).map(({ item, night, verdict, before }) => el("li", {}, `${zoo.day(vocabulary.nights[night].created)} `, zoo.pill(vocabulary.verdicts[before]), " → ", zoo.pill(vocabulary.verdicts[verdict]), " ", link(item, item.id)))) : el("p", { class: "quiet" }, `Every case ended alike in all nights that are known (${vocabulary.nights.length} at most).`)),
+      card("Models", first(data.models, 300, (found) => el("div", {}, found.map((model) => el("div", { class: "one-model" }, el("p", {}, el("b", {}, model.model_class || model.id), ` ${model.model_id} `, model.evidence ? el("span", { class: "tag" }, model.evidence) : ""),
+        el("ul", { class: "plain" }, model.cases.map((item) => el("li", {}, link(item, [zoo.pill(vocabulary.verdicts[item.verdict]), ` ${column(item)}`]), " ", el("small", {}, zoo.percent(item.ratio)))))))))),
+      card("What changed", changes.length ? first(changes, 100, (found) => el("ol", { class: "transitions" }, found.map(({ item, night, verdict, before }) => el("li", {}, `${zoo.day(vocabulary.nights[night].created)} `, zoo.pill(vocabulary.verdicts[before]), " → ", zoo.pill(vocabulary.verdicts[verdict]), " ", link(item, item.id))))) : el("p", { class: "quiet" }, `Every case ended alike in all nights that are known (${vocabulary.nights.length} at most).`)),
       card("Speed and memory", el("p", { class: "quiet" }, "Latency is the wall time of a repeated call, all compiled before. “Strict takes” is strict-eager’s latency over this one’s, “eager takes” eager’s; both only where both pass."),
-        table(["case", "latency", "strict takes", "eager takes", "compiling", "device memory", "host memory", "programs compiled", "again", "graph breaks", "copies to host"], cases.slice(0, 400).map(({ model, item }) => [link(item, `${model.model_class} ${column(item)}`), time(item.latency), against(item, model, "strict-eager", passed), against(item, model, "eager", passed), time(item.compile), bytes(item.device), bytes(item.host), count(item.compiled), count(item.recompiled), count(item.breaks), count(item.reads)]))),
-      card("Error over the nights, as a share of what is allowed", el("div", { class: "lines" }, cases.filter(({ item }) => item.ratios).slice(0, 60).map(({ model, item }) => el("figure", {}, zoo.line(item.ratios, `${item.id}: ${zoo.percent(item.ratio) || "unknown"} tonight`, 1), el("figcaption", {}, `${model.model_class} ${column(item)}: ${zoo.percent(item.ratio) || "unknown"}`))))));
+        ...ratios(cases, passed).map((line) => el("p", {}, line)),
+        first(cases, 400, (found) => table(["case", "latency", "strict takes", "eager takes", "compiling", "in all", "device memory", "host memory", "programs executed", "compiled", "again", "graph breaks", "copies to host"], found.map(({ model, item }) => [link(item, named({ model, item })), time(item.latency), against(item, model, "strict-eager", passed), against(item, model, "eager", passed), time(item.compile), time(item.wall), bytes(item.device), bytes(item.host), count(item.executed), count(item.compiled), count(item.recompiled), count(item.breaks), count(item.reads)])))),
+      series("Error over the nights, as a share of what is allowed (dashed)", cases.filter(({ item }) => item.ratios), ({ model, item }) => [item.ratios, `${named({ model, item })}: ${zoo.percent(item.ratio) || "unknown"}`, 1]),
+      series("Latency over the nights", cases.filter(({ item }) => item.latencies), ({ model, item }) => [item.latencies, `${named({ model, item })}: ${time(item.latency)}`]));
   }
   const open = () => show().catch(zoo.fail(content));
   addEventListener("hashchange", open);

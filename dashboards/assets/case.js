@@ -35,12 +35,18 @@
       el("li", {}, zoo.pill(vocabulary.verdicts[verdict]), ` ${at === all.length - 1 ? "first seen" : "since"} ${zoo.day(vocabulary.nights[night].created)}`))),
     ...(known.ratios ? [el("h3", {}, "Error over the nights; the line is what is allowed"), zoo.line(known.ratios, `Error over ${known.ratios.length} nights, ${zoo.percent(known.ratio)} tonight`, 1)] : []));
 
+  const environment = (labels, values, groups) => card("Environment", pairs(labels.map((label, at) => [label, values?.[at]]).filter(([, value]) => typeof value === "string")),
+    el("details", { class: "change" }, el("summary", {}, "Versions, machine and settings of the run"),
+      el("div", { class: "facts" }, groups.map((group) => el("table", {}, el("caption", {}, group.title), el("tbody", {}, group.items.map(({ name, value }) => el("tr", {}, el("th", { scope: "row" }, name), el("td", {}, value)))))))));
+  const operators = (names) => card("Operators named", el("ul", { class: "plain" }, names.map((name) => el("li", {}, el("code", {}, name), " ", el("a", { href: `matrix.html#q=${encodeURIComponent(`op:=${name}`)}` }, "in the matrix")))));
+  const repro = (path) => card("Without the harness", el("p", {}, el("a", { href: path, download: "" }, "Download a Python file"), " that ends with an error as long as the failure is there."));
+
   async function show() {
     const asked = zoo.address(), id = asked.get("c") || "", vocabulary = await zoo.load("vocabulary");
     const architecture = await zoo.load(`architectures/${asked.get("a") || id.split("/")[0].replaceAll(".", "_")}`);
     const model = architecture.models.find((one) => one.cases.some((item) => item.id === id));
     if (!model) throw new Error(`no case ${id} in this run`);
-    const known = model.cases.find((item) => item.id === id), evidence = await zoo.load(model.file);
+    const known = model.cases.find((item) => item.id === id), [evidence, run] = await Promise.all([model.file, "environment"].map(zoo.load));
     const item = evidence.cases.find((one) => one.id === id) || { id, facts: [] };
     const verdict = vocabulary.verdicts[known.verdict], failed = verdict.group !== "pass";
     const facts = evidence.labels.map((label, at) => [label, item.facts?.[at]]).filter(([, value]) => typeof value === "string");
@@ -51,13 +57,16 @@
       el("p", { class: "lead" }, item.message || verdict.meaning),
       ...(item.message ? [el("p", { class: "quiet" }, `${verdict.verdict}: ${verdict.meaning}`)] : []),
       card("Run it again", command(item.rerun || architecture.rerun)),
+      ...(item.repro ? [repro(item.repro)] : []),
       ...(item.expected ? [expected(item.expected)] : []),
       ...(item.worst ? [worst(item.worst, item.share)] : []),
       ...(item.detail ? [card("Error", el("pre", { tabindex: "0" }, item.detail))] : []),
       ...(item.log ? [card("Last output of the job", el("pre", { tabindex: "0" }, item.log))] : []),
       ...(item.attempts ? [attempts(item.attempts)] : []),
       ...(item.seconds ? [timeline(item, vocabulary.stages, failed)] : item.stage ? [card("Ended in stage", el("p", {}, item.stage))] : []),
+      ...(item.operators ? [operators(item.operators)] : []),
       history(known, vocabulary),
+      environment(evidence.environment, item.environment, run.groups),
       card("Facts", pairs(facts)),
       card("Other cases of this model", el("ul", { class: "plain" }, model.cases.map((one) => el("li", {}, el("a", { href: `case.html#${new URLSearchParams({ a: architecture.file, c: one.id })}` }, zoo.pill(vocabulary.verdicts[one.verdict]), ` ${[one.phase, one.mode, one.dtype, one.profile].join(" · ")}`))))));
   }

@@ -2,39 +2,25 @@
 (async () => {
   const { el } = zoo, byId = (id) => document.getElementById(id);
   const grid = byId("grid"), head = byId("head"), rows = byId("rows"), search = byId("q"), sort = byId("sort"), group = byId("group");
-  const [vocabulary, data, { clusters }] = await Promise.all(["vocabulary", "matrix", "clusters"].map(zoo.load));
-  const { columns, entries, architectures } = data, width = columns.length, verdicts = vocabulary.verdicts;
-  const facet = (name, at) => entries[name].values[entries[name].of[at]];
-  const models = entries.class.map((name, at) => {
-    const { name: arch, file } = architectures[entries.architecture[at]];
-    return { at, arch, file, class: name, model: entries.model[at], text: `${arch} ${name} ${entries.model[at]} ${facet("family", at)} ${facet("task", at)}`.toLowerCase() };
-  });
+  const [vocabulary, data, { clusters }, { operators }] = await Promise.all(["vocabulary", "matrix", "clusters", "operators"].map(zoo.load));
+  const { columns } = data, width = columns.length, verdicts = vocabulary.verdicts, { STATUS, any } = zoo.query;
+  const { all: models, facet, keys, plain, href: caseHref } = zoo.query.models(data);
   const varying = ["phase", "mode", "dtype", "profile"].filter((name) => new Set(columns.map((column) => column[name])).size > 1 || name === "mode");
   const last = Date.parse(vocabulary.nights.at(-1).created);
   const ages = vocabulary.nights.map((night) => (last - Date.parse(night.created)) / 86400000);
-  const STATUS = { passing: ["pass"], failing: ["backend", "model"], environment: ["environment", "harness"], missing: ["missing"] };
-  const MODEL = ["arch", "class", "model", "family", "task", "library", "weights", "evidence"], COLUMN = ["phase", "mode", "dtype", "profile"], CELL = ["verdict", "status", "since", "cluster"];
-
-  /* A query as tests of models, columns and cells; what cannot be understood is said. */
-  function parse(text) {
-    const query = { model: [], column: [], cell: [], wrong: [] };
-    for (const word of text.trim().split(/\s+/).filter(Boolean)) {
-      const [, not, key, value] = /^(-?)(?:([a-z]+):)?(.*)$/i.exec(word), values = value.toLowerCase().split(",").filter(Boolean);
-      const add = (kind, test) => query[kind].push(not ? (item) => !test(item) : test);
-      const any = (found) => values.some((one) => one.startsWith("=") ? found.toLowerCase() === one.slice(1) : found.toLowerCase().includes(one));
-      if (!key) add("model", ({ text }) => text.includes(value.toLowerCase()));
-      else if (!values.length) continue;
-      else if (["arch", "class", "model"].includes(key)) add("model", (model) => any(model[key]));
-      else if (MODEL.includes(key)) add("model", ({ at }) => any(facet(key, at)));
-      else if (COLUMN.includes(key)) add("column", (column) => values.includes(column[key].toLowerCase()));
-      else if (key === "verdict") add("cell", (cell) => values.includes(verdicts[data.verdict[cell]].verdict.toLowerCase()));
-      else if (key === "cluster") add("cell", (cell) => values.includes(String(data.cluster[cell])));
-      else if (key === "status" && values.every((one) => one === "changed" || STATUS[one])) add("cell", (cell) => values.some((one) => one === "changed" ? data.changed[cell] === ages.length - 1 : STATUS[one].includes(verdicts[data.verdict[cell]].group)));
-      else if (key === "since" && /^\d+d$/.test(value)) add("cell", (cell) => data.changed[cell] >= 0 && ages[data.changed[cell]] < parseInt(value, 10));
-      else query.wrong.push(word);
-    }
-    return query;
-  }
+  const COLUMN = ["phase", "mode", "dtype", "profile"];
+  for (const key of COLUMN) keys[key] = (values) => ["column", (column) => values.includes(column[key].toLowerCase())];
+  const status = (cell, word) => word === "changed" ? data.changed[cell] === ages.length - 1 : STATUS[word].includes(verdicts[data.verdict[cell]].group);
+  Object.assign(keys, {
+    verdict: (values) => ["cell", (cell) => values.includes(verdicts[data.verdict[cell]].verdict.toLowerCase())],
+    cluster: (values) => ["cell", (cell) => values.includes(String(data.cluster[cell]))],
+    op: (values) => {
+      const cells = new Set(operators.filter((one) => any(values, one.name)).flatMap((one) => Object.values(one.cells).flat()));
+      return ["cell", (cell) => cells.has(cell)];
+    },
+    status: (values) => values.every((one) => one === "changed" || Object.hasOwn(STATUS, one)) && ["cell", (cell) => values.some((one) => status(cell, one))],
+    since: ([value]) => /^\d+d$/.test(value) && ["cell", (cell) => data.changed[cell] >= 0 && ages[data.changed[cell]] < parseInt(value, 10)],
+  });
 
   let shown = [], visible = [], fits = new Uint8Array(data.verdict.length), active = [0, -1], height = 44;
   const ORDER = {
@@ -46,7 +32,7 @@
   const fails = (cell) => data.verdict[cell] >= 0 && verdicts[data.verdict[cell]].group !== "pass";
 
   function filter() {
-    const query = parse(search.value);
+    const query = zoo.query.parse(search.value, ["model", "column", "cell"], keys, plain);
     visible = columns.flatMap((column, at) => (query.column.every((test) => test(column)) ? [at] : []));
     const found = [];
     for (const model of models) {
@@ -59,8 +45,8 @@
       }
       if (any) found.push(model);
     }
-    const key = ORDER[sort.value] || ORDER.name, keys = new Map(found.map((model) => [model, key(model)]));
-    if (sort.value !== "name") found.sort((a, b) => keys.get(a) - keys.get(b) || a.at - b.at);
+    const key = ORDER[sort.value] || ORDER.name, places = new Map(found.map((model) => [model, key(model)]));
+    if (sort.value !== "name") found.sort((a, b) => places.get(a) - places.get(b) || a.at - b.at);
     shown = found;
     if (group.value) {
       const by = new Map();
@@ -84,8 +70,7 @@
     draw();
   }
 
-  const caseId = (model, column) => [model.arch, model.class, model.model, facet("weights", model.at), columns[column].phase, columns[column].mode, columns[column].dtype, columns[column].profile].join("/");
-  const href = (line, column) => column < 0 ? `architecture.html#a=${line.file}` : `case.html#${new URLSearchParams({ a: line.file, c: caseId(line, column) })}`;
+  const href = (line, column) => column < 0 ? `architecture.html#a=${line.file}` : caseHref(line, columns[column]);
   function cellOf(model, column, at) {
     const cell = model.at * width + column, is = data.verdict[cell];
     if (is < 0) return el("div", { role: "gridcell", class: "none", id: at, "aria-label": "not planned" }, "–");

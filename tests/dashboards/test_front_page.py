@@ -147,7 +147,7 @@ def test_pages_need_nothing_from_outside(build, write_run, make_case, make_recor
     write_run([make_record(make_case())])
     build()
     pages = [Page(path) for path in (tmp_path / "site").glob("*.html")]
-    assert len(pages) == 5
+    assert len(pages) == 7
     for page in pages:
         (policy,) = [a["content"] for a in page.all("meta") if a.get("http-equiv") == "Content-Security-Policy"]
         assert policy.startswith("default-src 'none';")

@@ -10,7 +10,10 @@ from urllib.parse import quote
 import pytest
 
 import dashboards
-from harness.cases import Mode, Verdict
+from harness.cases import Mode, Stage, Verdict
+from harness.records import Blame
+from results.history import compare, side
+from results.store import repro_path
 
 BROWSERS = ("chromium", "google-chrome", "chrome", "chromium-browser")
 EVIL = "</script><script>document.title='pwned'</script><img src=x onerror=\"document.title='pwned'\">"
@@ -30,23 +33,15 @@ def chromium() -> Iterator[Any]:
 
 
 @pytest.fixture
-def visit(chromium: Any, tmp_path: Path, write_run, make_case, make_record) -> Iterator[Callable[..., Any]]:
-    """Opens a page of a site of two nights from the disk; at the end no page may have written an error."""
-    evil = make_case(model_type=EVIL, model_class=EVIL, model_id=EVIL, family=EVIL, task=EVIL)
-    cases = {name: make_case(name, mode) for name, mode in (("bert", Mode.EAGER), ("llama", Mode.COMPILED))}
-    write_run([make_record(case) for case in cases.values()])
-    broken = {"message": EVIL, "detail": EVIL, "log": EVIL, "signal": EVIL, "attempts": EVIL}
-    write_run(
-        [
-            make_record(cases["bert"]),
-            make_record(cases["llama"], Verdict.NUMERIC_MISMATCH),
-            make_record(evil, Verdict.CRASH, **broken),
-        ]
-    )
-    dashboards.build(tmp_path / "store", tmp_path / "site")
-    context, errors = chromium.new_context(), []
+def browse(chromium: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
+    """Opens a page of the store's site from the disk; at the end no page may have written an error."""
+    contexts, errors = [], []
 
-    def go(page: str) -> Any:
+    def go(page: str, **options: Any) -> Any:
+        if not (tmp_path / "site").exists():
+            dashboards.build(tmp_path / "store", tmp_path / "site")
+        context = chromium.new_context(**options)
+        contexts.append(context)
         opened = context.new_page()
         opened.on("pageerror", lambda error: errors.append(str(error)))
         opened.on("console", lambda said: errors.append(said.text) if said.type == "error" else None)
@@ -54,8 +49,32 @@ def visit(chromium: Any, tmp_path: Path, write_run, make_case, make_record) -> I
         return opened
 
     yield go
-    context.close()
+    for context in contexts:
+        context.close()
     assert errors == []
+
+
+@pytest.fixture
+def visit(browse, write_run, make_case, make_record) -> Callable[..., Any]:
+    """Opens a page of a site of two nights and another target's run, with hostile texts wherever texts can be."""
+    evil = make_case(model_type=EVIL, model_class=EVIL, model_id=EVIL, family=EVIL, task=EVIL)
+    cases = {name: make_case(name, mode) for name, mode in (("bert", Mode.EAGER), ("llama", Mode.COMPILED))}
+    write_run([make_record(case) for case in cases.values()])
+    broken = dict.fromkeys(("detail", "log", "signal", "attempts", "worker", "truth", "started_at", "twin_of"), EVIL)
+    blame = Blame(pair=EVIL, precision=EVIL, first=EVIL, operator=EVIL, module=EVIL)
+    write_run([make_record(cases["bert"], target=EVIL)], target="cpu", tier=EVIL, packages=EVIL)
+    run = write_run(
+        [
+            make_record(cases["bert"]),
+            make_record(cases["llama"], Verdict.NUMERIC_MISMATCH, blame=Blame(operator="aten.gelu.default")),
+            make_record(evil, Verdict.CRASH, message=EVIL, blame=blame, **broken),
+        ]
+    )
+    run.amend({"packages": {EVIL: EVIL}, "machine": {EVIL: EVIL}, "emulated": True})
+    made = repro_path(run.path, cases["llama"].id)
+    made.parent.mkdir()
+    made.write_text("raise SystemExit(1)")
+    return browse
 
 
 def test_a_query_in_the_address_filters_and_typing_changes_it(visit) -> None:
@@ -97,15 +116,111 @@ def test_keys_lead_from_the_matrix_to_a_case(visit) -> None:
     assert page.evaluate("String(getSelection())").strip() == command
 
 
-@pytest.mark.parametrize("name", ["index.html", "matrix.html", "case", "architecture"])
+def test_the_rerun_command_is_copied(visit) -> None:
+    page = visit("architecture.html#a=llama", permissions=["clipboard-read", "clipboard-write"])
+    page.click(".command button")
+    page.wait_for_function("document.querySelector('.command button').textContent === 'Copied'")
+    assert page.evaluate("navigator.clipboard.readText()") == "zoo rerun llama --target tpu-emulated"
+
+
+def _told(page: Any) -> dict[str, int]:
+    """What became of how many cases, as the page that compares says."""
+    page.wait_for_selector("#counts a")
+    chips = page.eval_on_selector_all("#counts a", "all => all.map(one => one.textContent.split(' '))")
+    return {" ".join(words[1:-1]): int(words[-1]) for words in chips}
+
+
+def test_what_became_of_a_case_has_the_words_of_zoo_diff(browse, write_run, make_case, make_record) -> None:
+    ends = {
+        "passes": (Verdict.PASS, Verdict.PASS),
+        "breaks": (Verdict.PASS, Verdict.CRASH),
+        "mended": (Verdict.CRASH, Verdict.PASS),
+        "fails": (Verdict.CRASH, Verdict.CRASH),
+        "other": (Verdict.CRASH, Verdict.TIMEOUT),
+        "dry": (Verdict.PASS, Verdict.DEPENDENCY_MISSING),
+        "wet": (Verdict.DEPENDENCY_MISSING, Verdict.REFERENCE_ERROR),
+        "never": (Verdict.DEPENDENCY_MISSING, Verdict.HARNESS_ERROR),
+    }
+    sides = [[make_record(make_case(name), pair[at]) for name, pair in ends.items()] for at in (0, 1)]
+    for at, message in enumerate(("shape [1, 2] at 0xaf", "shape [7, 8] at 0xbe")):
+        sides[at].append(make_record(make_case("alike"), Verdict.RUN_ERROR, message=message))
+    for at, stage in enumerate((Stage.COMPILE, Stage.RUN)):
+        sides[at].append(make_record(make_case("later"), Verdict.RUN_ERROR, stage=stage))
+    silent, fresh = make_case("silent"), make_case("fresh")
+    before = write_run([*sides[0], make_record(silent), make_record(make_case("gone"))])
+    after = write_run([*sides[1], make_record(fresh)], [silent.id])
+    for old, new in ((before, after), (after, before)):
+        counts = {str(word): count for word, count in compare(side(old), side(new)).counts.items() if count}
+        counts.pop("removed" if new is after else "new")
+        page = browse(f"compare.html#a={old.id}&b={new.id}&q=")
+        assert _told(page) == counts | ({} if new is after else {"removed": 1})
+    assert "1 cases of B are of models or columns that this site’s run has not" in page.inner_text("#between")
+
+
+def test_runs_modes_and_targets_are_compared_by_a_query_in_the_address(visit) -> None:
+    page = visit("compare.html")
+    page.wait_for_selector("#content tbody tr")
+    assert page.input_value("#q") == "differs"
+    assert page.inner_text("#shown") == "2 of 3 cases"
+    for query, shown in {
+        "": "3 of 3 cases",
+        "llama": "1 of 3 cases",
+        "same": "1 of 3 cases",
+        "a:PASS b:!PASS": "1 of 3 cases",
+        "a:none b:failing": "1 of 3 cases",
+        "became:regressed,new": "2 of 3 cases",
+        "-became:regressed mode:eager": "1 of 3 cases",
+        "arch:=llama verdict:numeric_mismatch": "1 of 3 cases",
+    }.items():
+        page.fill("#q", query)
+        assert page.inner_text("#shown") == shown, query
+    for wrong in ("b:!NOTHING", "became:worse", "constructor:1"):
+        page.fill("#q", wrong)
+        assert f"Not understood: {wrong}" in page.inner_text("#hint")
+    page.fill("#q", "")
+    runs = page.eval_on_selector_all("#a option", "all => all.map(one => one.value)")
+    page.select_option("#a", runs[-1])
+    page.select_option("#a-mode", "eager")
+    page.select_option("#b-mode", "compiled")
+    page.wait_for_function("document.getElementById('shown').textContent === '2 of 2 cases'")
+    assert _told(page) == {"new": 1, "removed": 1}
+    assert "The targets differ" in page.inner_text("#between")
+    again = visit(f"compare.html{page.evaluate('location.hash')}")
+    again.wait_for_function("document.getElementById('shown').textContent === '2 of 2 cases'")
+    assert again.input_value("#b-mode") == "compiled"
+    again.click("#swap")
+    again.wait_for_function("document.getElementById('a-mode').value === 'compiled'")
+    assert _told(again) == {"new": 1, "removed": 1}
+
+
+def test_an_operator_leads_to_its_cells_and_a_case_to_its_repro(visit, tmp_path: Path) -> None:
+    page = visit("operators.html")
+    page.click("text=aten::gelu")
+    page.wait_for_function("document.getElementById('shown').textContent === '1 of 3 models'")
+    page.click("#rows .cell")
+    page.wait_for_selector("text=Operators named")
+    assert "aten::gelu in the matrix" in page.inner_text("main")
+    repro = page.get_attribute("main a[download]", "href")
+    assert (tmp_path / "site" / repro).read_text() == "raise SystemExit(1)"
+
+
+@pytest.mark.parametrize(
+    "name", ["index.html", "matrix.html", "case", "architecture", "compare.html#q=", "operators.html", "claims.html"]
+)
 def test_hostile_strings_are_shown_as_text_and_pages_are_accessible(visit, name: str) -> None:
     from axe_playwright_python.sync_playwright import Axe
 
     matrix = visit("matrix.html")
+    matrix.wait_for_selector("#rows a")
     links = matrix.eval_on_selector_all("#rows a", "all => all.map(one => one.getAttribute('href'))")
-    page = visit(next((link for link in links if link.startswith(f"{name}.html#a=x-")), name))
-    page.wait_for_function("document.querySelector('main').textContent.includes('document.title')")
-    assert "pwned" not in page.title()[:5]
-    assert page.query_selector("img") is None
-    found = Axe().run(page, options={"preload": False}).response["violations"]
-    assert [(one["id"], one["nodes"][0]["html"]) for one in found] == []
+    address = next((link for link in links if link.startswith(f"{name}.html#a=x-")), name)
+    for look in ({}, {"color_scheme": "dark", "viewport": {"width": 390, "height": 844}}):
+        page = visit(address, **look)
+        if name != "claims.html":
+            page.wait_for_function("document.querySelector('main').textContent.includes('document.title')")
+        assert "pwned" not in page.title()[:5]
+        assert page.query_selector("img") is None
+        page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
+        found = Axe().run(page, options={"preload": False}).response["violations"]
+        assert [(one["id"], one["nodes"][0]["html"]) for one in found] == [], look
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), look
