@@ -106,7 +106,8 @@ class Record:
     `latency_seconds` is the wall time of a repeated call, after everything has been compiled once.
     Hashes are sha256 hex of weights, of inputs, and of all that the outputs depend on; `twin_of` is the id of
     the case that ran in this one's stead, since it depends on the very same. `truth` is the dtype that the
-    truth was computed in, empty where it was not. `flips` counts the choices between
+    truth was computed in, empty where it was not. `operators` are those of PyTorch that the model's code calls by name
+    (`gelu`), as the reference saw it; none where there was no reference. `flips` counts the choices between
     equally good candidates that the target made otherwise than the CPU; None where none had to be looked at.
     `attempts` is what each of several attempts came to, in order, as a JSON list of objects with `verdict`, `stage` and
     `message`; empty where there was one.
@@ -131,6 +132,7 @@ class Record:
     counters: Counters = Counters()
     synthetic_params: int | None = None
     truth: str = ""
+    operators: tuple[str, ...] = ()
     reference_cached: bool | None = None
     weights_sha256: str = ""
     inputs_sha256: str = ""

@@ -153,6 +153,7 @@ COLUMNS: tuple[Column, ...] = tuple(
         ("peak_host_bytes", "int64", "counters.peak_host_bytes", "largest resident memory of the process, bytes"),
         ("synthetic_params", "int64", "synthetic_params", "parameters of the model as built"),
         ("truth", "string", "truth", "dtype the truth was computed in: float64, or float32 where that cannot run"),
+        ("operators", "string", "operators", "operators of PyTorch that are called by name, separated by spaces"),
         ("reference_cached", "bool", "reference_cached", "the CPU reference came from the cache"),
         ("weights_sha256", "string", "weights_sha256", "sha256 hex of the weights"),
         ("inputs_sha256", "string", "inputs_sha256", "sha256 hex of the inputs"),

@@ -78,16 +78,22 @@ class Choice:
 
 
 class Watching(TorchFunctionMode):
-    """Notes what is chosen in a run: `picks`, and, where asked for, the `scores` it was chosen from, in order."""
+    """Notes what is chosen in a run: `picks`, and, where asked for, the `scores` it was chosen from, in order.
+
+    `called` are the names of PyTorch's functions that were called.
+    """
 
     def __init__(self, *, scores: bool = False) -> None:
         super().__init__()
         self.picks: list[torch.Tensor] = []
         self.scores: list[torch.Tensor] | None = [] if scores else None
+        self.called: set[str] = set()
 
     def __torch_function__(self, function: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         result = function(*args, **(kwargs or {}))
-        if (choice := choice_of(getattr(function, "__name__", ""), args, kwargs or {}, result)) is not None:
+        name = getattr(function, "__name__", "")
+        self.called.add(name)
+        if (choice := choice_of(name, args, kwargs or {}, result)) is not None:
             self.picks.append(choice.picked.detach().clone())
             if self.scores is not None:
                 self.scores.append(choice.scores.detach().clone())

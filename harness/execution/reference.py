@@ -28,6 +28,9 @@ class Reference:
     `computed_in` is the dtype that the truth was computed in: float64, or float32 where the model cannot run in that.
     `tokens` are what the CPU chose at each step of generation (see `Teacher`), none in other phases.
     `hidden` tells of the leaves that have elements of padding which these are, bool, of the leaf's shape.
+    `operators` are the operators of PyTorch that the model's code calls by name, `gelu`, in alphabetical order; those
+    that they call in turn, and Python's own signs such as `~x` and `x[0]`, are not among them, and those few are that
+    the harness calls to copy outputs and to train.
     """
 
     truth: Leaves
@@ -35,6 +38,7 @@ class Reference:
     tokens: list[torch.Tensor] = field(default_factory=list)
     hidden: Leaves = field(default_factory=dict)
     computed_in: str = WIDEST
+    operators: list[str] = field(default_factory=list)
 
     def save(self, path: Path) -> None:
         """Write with `torch.save`."""
@@ -60,7 +64,7 @@ def compute(
     """
     given = cast(inputs, dtype)
     free = Teacher()
-    with Watching():  # as in the second run: under a mode some modules compute otherwise
+    with Watching() as seen:  # as in the second run: under a mode some modules compute otherwise
         first = run(model, given, phase, seed, free)
     with Watching(scores=True) as own:
         second = run(model, given, phase, seed + (phase is Phase.TRAIN), Teacher(free.tokens))
@@ -84,7 +88,11 @@ def compute(
             leaves = exact_run()
     hidden = padding.hidden(given, first, phase)
     sick = reference_health.diagnose(leaves, first, second, hidden, _rows(given))
-    return Reference(leaves, first, free.tokens, hidden, computed_in), sick
+    return Reference(leaves, first, free.tokens, hidden, computed_in, _operators(seen.called)), sick
+
+
+def _operators(called: set[str]) -> list[str]:
+    return sorted(name for name in called if name and not name.startswith("__") and hasattr(torch.ops.aten, name))
 
 
 def exact(

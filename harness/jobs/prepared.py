@@ -33,6 +33,7 @@ class Prepared:
             "inputs_sha256": meta["inputs_sha256"],
             "structure_sha256": meta["structure_sha256"],
             "truth": meta["truth"],
+            "operators": tuple(meta["operators"]),
             "reference_cached": cached,
         }
         if meta["sick"]:

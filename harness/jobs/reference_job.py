@@ -66,6 +66,7 @@ def run(payload: dict[str, Any], channel: Channel) -> None:
             "inputs_sha256": digest,
             "structure_sha256": structure(computed.case.entry.model_class, built.folder, built.weights_sha256, digest),
             "truth": computed.reference.computed_in,
+            "operators": computed.reference.operators,
             "sick": [*computed.sick] if computed.sick else None,
         }
         with published(Path(payload["folder"])) as folder:

@@ -67,3 +67,14 @@ def test_what_runs_in_float64_has_its_truth_there():
     x = {"input": given()["x"]}
     known, _ = reference.compute(model, truth, x, dtype=Dtype.BFLOAT16, **OPTIONS)
     assert known.computed_in == "float64"
+
+
+def test_operators_are_those_that_the_model_calls_by_name():
+    class Model(nn.Module):
+        def forward(self, x):
+            return nn.functional.gelu(x[..., :4] / 3) + x.sum().tanh()
+
+    known, _ = reference.compute(Model(), Model().double(), given(), dtype=Dtype.FLOAT32, **OPTIONS)
+    assert {"add", "div", "gelu", "sum", "tanh"} <= set(known.operators)
+    assert not {"relu", "Model", "__getitem__", ""} & set(known.operators)
+    assert known.operators == sorted(known.operators)
