@@ -31,6 +31,7 @@ MODES = ("strict-eager", "defer-and-fuse", "eager", "compiled")
 DTYPES = ("float32", "bfloat16")
 FAMILIES = ("decoder-dense", "text-encoder", "vision", "audio", "encoder-decoder", "vision-language")
 ARCHITECTURES = 600
+OPERATORS = [f"operator_{n}" for n in range(80)]
 
 _BUILD = """
 import os
@@ -97,6 +98,7 @@ def _write(store: Path, entries: int, nights: int) -> None:
         "family": pa.array([FAMILIES[part[5] % ARCHITECTURES % len(FAMILIES)] for part in parts]),
         "mode": pa.array([part[3] for part in parts]),
         "dtype": pa.array([part[4] for part in parts]),
+        "operators": pa.array([" ".join(OPERATORS[part[5] % 7 :: 2]) for part in parts]),
         "structure_sha256": pa.array([f"{n:064x}" for n in range(cases)]),
     }
     words = {"library": "transformers", "task": "text-generation", "weights": "synthetic", "phases": "forward",

@@ -174,7 +174,7 @@ def architecture(
                 "params": entry.params,
                 "file": f"models/{number}",
                 "cases": [
-                    _case(grid, nights, entry, column, measured) for column in grid.columns if column in entry.cases
+                    _case(nights, entry, column, measured, target) for column in grid.columns if column in entry.cases
                 ],
             }
         )
@@ -188,12 +188,13 @@ def architecture(
 
 
 def _case(
-    grid: Grid, nights: Nights, entry: Entry, column: Column, measured: Callable[[int], Row | None]
+    nights: Nights, entry: Entry, column: Column, measured: Callable[[int], Row | None], target: str
 ) -> dict[str, Any]:
     case = entry.cases[column]
     row = measured(case) or {}
     told: dict[str, Any] = {
         "id": words.clean(nights.cases[case]),
+        "rerun": None if row else _rerun(nights.cases[case], target),  # else it is with the evidence
         **_cleaned(column._asdict()),
         "verdict": int(nights.codes[-1, case]),
         "ratio": words.rounded(row.get("worst_ratio"), 4),

@@ -1,10 +1,10 @@
-"""Which operators the rows of a run name, as what, and in which models."""
+"""Which operators the models of a run call, and which of them its rows name as being in the way, and as what."""
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -13,7 +13,7 @@ from dashboards.grid import Grid
 from harness.cases import Verdict
 from harness.triage import signatures
 
-COLUMNS = ("case_id", "entry_id", "model_type", "verdict", "message", "blame_operator")
+COLUMNS = ("case_id", "entry_id", "model_type", "verdict", "message", "blame_operator", "operators")
 """What is asked of the rows of a run here."""
 
 ROLES = {
@@ -63,15 +63,40 @@ def _models(roles: Mapping[str, list[Mapping[str, Any]]]) -> set[str]:
     return {row["entry_id"] for rows in roles.values() for row in rows}
 
 
-def page(found: Named, rows: Iterable[Mapping[str, Any]], grid: Grid) -> dict[str, Any]:
-    """What the page tells: how many models and cases name each operator as what, where these are, and of how many."""
+def calls(rows: Iterable[Mapping[str, Any]]) -> dict[str, set[str]]:
+    """For each operator that a model's code calls by name the models, by the ids of their entries."""
+    models: dict[str, set[str]] = defaultdict(set)
+    for row in rows:
+        models[row["operators"] or ""].add(row["entry_id"])
+    found: dict[str, set[str]] = defaultdict(set)
+    for text, entries in models.items():
+        for name in text.split():
+            found[signatures.operator_name(name)] |= entries
+    return dict(sorted(found.items()))
+
+
+def page(found: Named, called: Mapping[str, set[str]], rows: Sequence[Mapping[str, Any]], grid: Grid) -> dict[str, Any]:
+    """What the page tells: who calls each operator, who names it as what, where these are, and of how many."""
     failing = {row["case_id"] for row in rows if row["verdict"] != Verdict.PASS}
     naming = {row["case_id"] for roles in found.values() for rows in roles.values() for row in rows}
+    known = {entry for entries in called.values() for entry in entries}
+    failing_models = {row["entry_id"] for row in rows if row["verdict"] != Verdict.PASS}
     return {
         "operators": _lines(found, grid),
+        "called": [
+            {
+                "name": words.clean(name),
+                "query": quote(f"calls:={words.clean(name)}"),
+                "models": len(entries),
+                "failing": len(entries & failing_models),
+            }
+            for name, entries in sorted(called.items(), key=lambda item: (-len(item[1]), item[0]))
+        ],
         "roles": ROLES,
         "failing": len(failing),
         "naming": len(failing & naming),
+        "models": len(grid.entries),
+        "known": len(known),
     }
 
 
@@ -105,5 +130,16 @@ def cells(found: Named, cell: Mapping[str, int]) -> dict[str, Any]:
                 "cells": {role: sorted(cell[row["case_id"]] for row in rows) for role, rows in roles.items()},
             }
             for name, roles in found.items()
+        ]
+    }
+
+
+def callers(called: Mapping[str, set[str]], grid: Grid) -> dict[str, Any]:
+    """For machines and the matrix: each operator with the numbers of the models whose code calls it."""
+    number = {entry.entry_id: n for n, entry in enumerate(grid.entries)}
+    return {
+        "operators": [
+            {"name": words.clean(name), "models": sorted(number[entry] for entry in entries)}
+            for name, entries in called.items()
         ]
     }

@@ -65,11 +65,12 @@ def _fill(out: Path, store: Path, shown: Run) -> None:
     table = results_store.read(shown, list(columns))[0]
     rows = table.select(list(grid.CASE_COLUMNS)).to_pylist()
     laid = grid.lay_out(rows, read.cases[len(rows) :])
-    failing = table.select(list(dict.fromkeys([*clusters.COLUMNS, *operators.COLUMNS]))).to_pylist()
-    found, named = clusters.clusters(failing), operators.operators(failing)
+    told = table.select(list(dict.fromkeys([*clusters.COLUMNS, *operators.COLUMNS]))).to_pylist()
+    found, named, called = clusters.clusters(told), operators.operators(told), operators.calls(told)
     compared = front.since_last_night(store, shown)
 
     _data_of_all(out, read, laid, found, named)
+    _give(out, "calls", {"version": data.VERSION, **operators.callers(called, laid)}, machines=True)
     _give_sides(out, store, laid, read)
     _give(out, "vocabulary", data.vocabulary(read))
     _give(out, "environment", {"version": data.VERSION, "groups": words.facts_table(shown.provenance)})
@@ -82,8 +83,8 @@ def _fill(out: Path, store: Path, shown: Run) -> None:
     for name, numbers in laid.architectures.items():
         cases = sorted(case for number in numbers for case in laid.entries[number].cases.values() if case < len(rows))
         taken = dict(zip(cases, measured.take(pa.array(cases, pa.int64())).to_pylist(), strict=True))
-        told = data.architecture(name, laid, read, taken.get, target)
-        _give(out, f"architectures/{laid.slugs[name]}", told, machines=True)
+        own = data.architecture(name, laid, read, taken.get, target)
+        _give(out, f"architectures/{laid.slugs[name]}", own, machines=True)
     for number, evidence in _evidence(laid, shown, len(rows), _repros(shown, out)):
         _give(out, f"models/{number}", evidence)
 
@@ -105,7 +106,7 @@ def _fill(out: Path, store: Path, shown: Run) -> None:
     gains = claims.claims(results_store.read(shown, list(claims.COLUMNS))[0].to_pylist())
     content = {page: {} for page in PAGES} | {
         "claims": {"claims": gains},
-        "operators": operators.page(named, failing, laid),
+        "operators": operators.page(named, called, told, laid),
         "index": front_page,
     }
     for page, own in content.items():

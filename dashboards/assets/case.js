@@ -35,8 +35,10 @@
       el("li", {}, zoo.pill(vocabulary.verdicts[verdict]), ` ${at === all.length - 1 ? "first seen" : "since"} ${zoo.day(vocabulary.nights[night].created)}`))),
     ...(known.ratios ? [el("h3", {}, "Error over the nights; the line is what is allowed"), zoo.line(known.ratios, `Error over ${known.ratios.length} nights, ${zoo.percent(known.ratio)} tonight`, 1)] : []));
 
-  const environment = (labels, values, groups) => card("Environment", pairs(labels.map((label, at) => [label, values?.[at]]).filter(([, value]) => typeof value === "string")),
-    el("details", { class: "change" }, el("summary", {}, "Versions, machine and settings of the run"),
+  const OPEN = ["packages", "machine"];
+  const environment = (labels, values, groups) => card("Environment", pairs([...labels.map((label, at) => [label, values?.[at]]).filter(([, value]) => typeof value === "string"),
+    ...groups.filter(({ title }) => OPEN.includes(title)).flatMap(({ items }) => items.filter(({ value }) => value !== "not installed or unknown").map(({ name, value }) => [name, value]))]),
+    el("details", { class: "change" }, el("summary", {}, "All that is known of the run"),
       el("div", { class: "facts" }, groups.map((group) => el("table", {}, el("caption", {}, group.title), el("tbody", {}, group.items.map(({ name, value }) => el("tr", {}, el("th", { scope: "row" }, name), el("td", {}, value)))))))));
   const operators = (names) => card("Operators named", el("ul", { class: "plain" }, names.map((name) => el("li", {}, el("code", {}, name), " ", el("a", { href: `matrix.html#q=${encodeURIComponent(`op:=${name}`)}` }, "in the matrix")))));
   const repro = (path) => card("Without the harness", el("p", {}, el("a", { href: path, download: "" }, "Download a Python file"), " that ends with an error as long as the failure is there."));
@@ -56,7 +58,7 @@
       el("p", { class: "id" }, el("a", { href: `architecture.html#a=${architecture.file}` }, architecture.name), " ", el("code", {}, id)),
       el("p", { class: "lead" }, item.message || verdict.meaning),
       ...(item.message ? [el("p", { class: "quiet" }, `${verdict.verdict}: ${verdict.meaning}`)] : []),
-      card("Run it again", command(item.rerun || architecture.rerun)),
+      card("Run it again", command(item.rerun || known.rerun)),
       ...(item.repro ? [repro(item.repro)] : []),
       ...(item.expected ? [expected(item.expected)] : []),
       ...(item.worst ? [worst(item.worst, item.share)] : []),
@@ -67,7 +69,7 @@
       ...(item.operators ? [operators(item.operators)] : []),
       history(known, vocabulary),
       environment(evidence.environment, item.environment, run.groups),
-      card("Facts", pairs(facts)),
+      ...(facts.length ? [card("Facts", pairs(facts))] : []),
       card("Other cases of this model", el("ul", { class: "plain" }, model.cases.map((one) => el("li", {}, el("a", { href: `case.html#${new URLSearchParams({ a: architecture.file, c: one.id })}` }, zoo.pill(vocabulary.verdicts[one.verdict]), ` ${[one.phase, one.mode, one.dtype, one.profile].join(" · ")}`))))));
   }
   const open = () => show().catch(zoo.fail(content));

@@ -88,10 +88,10 @@
     for (const pair of inView) counts.set(pair.became, counts.get(pair.became) + 1);
     byId("counts").replaceChildren(...[...counts].filter(([, count]) => count).map(([word, count]) =>
       el("a", { class: `chip ${looks(word)[1]}`, href: `#${address(`${modelPart()} became:${slug(word)}`.trim())}`, title: meaning[word] }, el("b", { "aria-hidden": "true" }, looks(word)[0]), ` ${word} `, el("span", {}, String(count)))));
-    byId("shown").textContent = `${found.length} of ${pairs.length} cases`;
+    byId("shown").textContent = `${found.length} of ${zoo.plural(pairs.length, "case")}`;
     byId("hint").textContent = query.wrong.length ? `Not understood: ${query.wrong.join(" ")}. Press ? for what can be typed.` : found.length ? "" : "Nothing matches.";
     const factors = [["latency", "latency"], ["error", "ratio"]].map(([title, name]) => [title, inView.map(grew(name)).filter((factor) => factor > 0)]).filter(([, all]) => all.length);
-    byId("medians").textContent = factors.map(([title, all]) => `${title} of B over that of A: median ${median(all).toPrecision(3)}× of ${all.length} cases that pass in both`).join("; ");
+    byId("medians").textContent = factors.map(([title, all]) => `${title} of B over that of A: median ${median(all).toPrecision(3)}× of ${zoo.plural(all.length, "case")} that pass${all.length === 1 ? "es" : ""} in both`).join("; ");
     draw(found);
   }
   /* What the query says of models and columns, which counts are of. */
@@ -117,9 +117,9 @@
     const names = [...new Set([...Object.keys(a.facts), ...Object.keys(b.facts)])].filter((name) => a.facts[name] !== b.facts[name]);
     const notes = [...(a.emulated !== b.emulated ? ["One of the two is emulated: what differs says nothing about the other’s hardware."] : []),
       ...(a.target !== b.target ? ["The targets differ: latencies are of other devices."] : []),
-      ...["a", "b"].filter((side) => sides[side].elsewhere).map((side) => `${sides[side].elsewhere} cases of ${side.toUpperCase()} are of models or columns that this site’s run has not, and not shown.`)];
+      ...["a", "b"].filter((side) => sides[side].elsewhere).map((side) => `${zoo.plural(sides[side].elsewhere, "case")} of ${side.toUpperCase()} ${sides[side].elsewhere === 1 ? "has" : "have"} no counterpart in this site’s run and ${sides[side].elsewhere === 1 ? "is" : "are"} not shown; zoo diff counts all.`)];
     byId("between").replaceChildren(...notes.map((text) => el("p", { class: "notice" }, text)),
-      names.length ? el("details", { class: "change" }, el("summary", {}, `${names.length} facts differ between the two runs`), zoo.table(["fact", "A", "B"], names.map((name) => [name, a.facts[name] ?? "unknown", b.facts[name] ?? "unknown"]))) : el("p", { class: "quiet" }, a === b ? "A and B are the same run." : "Versions, machine and settings that were recorded are the same."));
+      names.length ? el("details", { class: "change" }, el("summary", {}, `${zoo.plural(names.length, "fact")} of the two runs differ${names.length === 1 ? "s" : ""}`), zoo.table(["fact", "A", "B"], names.map((name) => [name, a.facts[name] ?? "unknown", b.facts[name] ?? "unknown"]))) : el("p", { class: "quiet" }, a === b ? "A and B are the same run." : "Versions, machine and settings that were recorded are the same."));
   }
 
   /* All that a reader can choose is in the address. */

@@ -8,12 +8,21 @@
   const varying = ["phase", "mode", "dtype", "profile"].filter((name) => new Set(columns.map((column) => column[name])).size > 1 || name === "mode");
   const last = Date.parse(vocabulary.nights.at(-1).created);
   const ages = vocabulary.nights.map((night) => (last - Date.parse(night.created)) / 86400000);
+  let called = null;
   const COLUMN = ["phase", "mode", "dtype", "profile"];
   for (const key of COLUMN) keys[key] = (values) => ["column", (column) => values.includes(column[key].toLowerCase())];
   const status = (cell, word) => word === "changed" ? data.changed[cell] === ages.length - 1 : STATUS[word].includes(verdicts[data.verdict[cell]].group);
   Object.assign(keys, {
     verdict: (values) => ["cell", (cell) => values.includes(verdicts[data.verdict[cell]].verdict.toLowerCase())],
     cluster: (values) => ["cell", (cell) => values.includes(String(data.cluster[cell]))],
+    calls: (values) => {
+      if (!called) {
+        zoo.load("calls").then((given) => { called = given.operators; filter(); }).catch(zoo.fail(rows));
+        return ["model", () => false];
+      }
+      const found = new Set(called.filter((one) => any(values, one.name)).flatMap((one) => one.models));
+      return ["model", ({ at }) => found.has(at)];
+    },
     op: (values) => {
       const cells = new Set(operators.filter((one) => any(values, one.name)).flatMap((one) => Object.values(one.cells).flat()));
       return ["cell", (cell) => cells.has(cell)];

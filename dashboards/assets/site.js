@@ -40,7 +40,7 @@ const zoo = (() => {
   const pill = (verdict) => el("span", { class: `pill ${verdict.group}` }, el("b", { "aria-hidden": "true" }, verdict.symbol), ` ${verdict.word}`);
   const card = (title, ...content) => el("section", { class: "card" }, el("h2", {}, title), ...content);
   const pairs = (items) => el("dl", { class: "pairs" }, items.map(([name, value]) => el("div", { class: String(value.textContent ?? value).length > 36 ? "long" : "" }, el("dt", {}, name), el("dd", {}, value))));
-  const table = (heads, rows) => el("div", { class: "scroll", tabindex: "0" }, el("table", { class: "list" }, el("thead", {}, el("tr", {}, heads.map((head) => el("th", { scope: "col" }, head)))),
+  const table = (heads, rows, kind = "") => el("div", { class: "scroll", tabindex: "0" }, el("table", { class: `list ${kind}` }, el("thead", {}, el("tr", {}, heads.map((head) => el("th", { scope: "col" }, head)))),
     el("tbody", {}, rows.map((row) => el("tr", {}, row.map((cell) => el("td", {}, cell)))))));
   const command = (text) => {
     const shown = el("pre", { tabindex: "0" }, text), button = el("button", { type: "button" }, "Copy");
@@ -62,7 +62,6 @@ const zoo = (() => {
     return svg("svg", { class: "line", viewBox: "-3 -1 306 41", role: "img", "aria-label": label }, svg("path", { d: path }), ...marks, ...rule);
   };
   const fail = (where) => (error) => where.replaceChildren(el("p", { class: "notice" }, error.message));
-  const find = (verdicts, word) => verdicts.find((one) => one.verdict === word) || { verdict: word, group: "harness", symbol: "!", word, meaning: "a verdict that this site does not know" };
   document.addEventListener("keydown", (event) => {
     const search = document.getElementById("q");
     if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, dialog")) return;
@@ -71,5 +70,6 @@ const zoo = (() => {
       if (search) search.select(); else location.href = "matrix.html";
     } else if (event.key === "?" && document.getElementById("help")) document.getElementById("help").showModal();
   });
-  return { give, load, el, svg, address, percent, time, bytes, pill, card, pairs, table, command, day, line, fail, find };
+  const plural = (count, word) => `${count.toLocaleString("en")} ${word}${count === 1 ? "" : "s"}`;
+  return { give, load, el, svg, address, percent, time, bytes, pill, card, pairs, table, command, day, line, fail, plural };
 })();

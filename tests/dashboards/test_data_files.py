@@ -143,3 +143,76 @@ def test_the_feed_names_what_regressed(data, write_run, make_case, make_record, 
     (entry,) = feed.iter("{http://www.w3.org/2005/Atom}entry")
     assert entry.findtext("{http://www.w3.org/2005/Atom}title") == "1 regressed on tpu-emulated"
     assert broke.id in entry.findtext("{http://www.w3.org/2005/Atom}content")
+
+
+def test_operators_in_the_way_have_one_name_and_the_cells_that_name_them(
+    data, write_run, make_case, make_record, tmp_path: Path
+) -> None:
+    def case(name: str, verdict: Verdict, message: str = "", **changes: object) -> Any:
+        return make_record(make_case(name), verdict, message=message, **changes)
+
+    write_run(
+        [
+            case("a", Verdict.UNSUPPORTED_OP, "RuntimeError: aten::gelu.out and aten::tanh are not implemented"),
+            case("b", Verdict.NUMERIC_MISMATCH, blame=Blame(operator="aten.gelu.default"), operators=("gelu", "add_")),
+            case("c", Verdict.HOST_FALLBACK, "copied without need: aten.gelu.default (12), aten.sum.dim_IntList (1)"),
+            case("d", Verdict.RECOMPILES, "3 programs compiled in the third identical call: aten.sum.default (3)"),
+            case("e", Verdict.PASS, "aten.gelu.default (12)", operators=("gelu",)),
+            case("f", Verdict.CRASH, "Check failed in aten::gelu"),
+        ]
+    )
+    found = {one["name"]: one["cells"] for one in data("operators")["operators"]}
+    assert list(found.items()) == [
+        ("aten::gelu", {"missing": [0], "fails": [1], "copies": [2]}),
+        ("aten::sum", {"copies": [2], "compiles": [3]}),
+    ]
+    called = {one["name"]: one["models"] for one in data("calls")["operators"]}
+    assert called == {"aten::add_": [1], "aten::gelu": [1, 4]}
+    page = (tmp_path / "site" / "operators.html").read_text(encoding="utf-8")
+    assert "4 of the 5 cases that do not pass name one" in page
+    assert "the code of 2 of 6 models" in page
+
+
+def test_the_last_run_of_another_target_is_offered_with_its_own_columns(
+    data, write_run, make_case, make_record, tmp_path: Path
+) -> None:
+    case, other = make_case("bert"), make_case("bert", Mode.EAGER)
+    write_run([make_record(other)], target="cpu")
+    run = write_run(
+        [make_record(other, Verdict.CRASH, message="boom at 0x12"), make_record(make_case("t5"))], target="cpu"
+    )
+    journal = run.path / "journal" / "gw0.jsonl"
+    journal.write_text(journal.read_text().replace('"CRASH"', '"MELTED"'))
+    write_run([make_record(other, Verdict.CRASH)], target="gpu", fault="m:f")
+    damaged = write_run([make_record(other)], target="xla")
+    (damaged.path / "run.json").write_text("{")
+    write_run([make_record(case)])
+    offered = data("runs")["runs"]
+    assert [one["target"] for one in offered] == ["tpu-emulated", "cpu"]
+    side, words = data("runs/1"), [one["verdict"] for one in data("vocabulary")["verdicts"]]
+    assert [column["mode"] for column in side["columns"]] == ["eager"]
+    assert [words[number] for number in side["verdict"]] == ["MELTED"]
+    assert (side["failure"], side["elsewhere"]) == ([1], 1)
+    assert f"{damaged.path / 'run.json'} is damaged" in (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
+
+
+def test_a_case_without_a_result_has_its_own_rerun_command(data, write_run, make_case, make_record) -> None:
+    silent = make_case("bert")
+    write_run([make_record(make_case("t5"))], [silent.id])
+    (told,) = data("architectures/bert")["models"][0]["cases"]
+    assert told["rerun"] == f"zoo rerun {silent.id} --target tpu-emulated"
+
+
+@pytest.mark.parametrize("emulated", [True, False])
+def test_the_card_says_what_the_front_page_does(
+    data, write_run, make_case, make_record, tmp_path: Path, emulated: bool
+) -> None:
+    target = "tpu-emulated" if emulated else "tpu"
+    records = [make_record(make_case("bert")), make_record(make_case("t5"), Verdict.CRASH)]
+    run = write_run(records, target=target)
+    run.amend({"emulated": emulated})
+    data("vocabulary")
+    card = " ".join("".join(xml.parse(tmp_path / "site" / "card.svg").getroot().itertext()).split())
+    assert f"50 % of the zoo works on {target}" in card
+    assert "✓ 1 pass" in card
+    assert ("no TPU took part" in card) == emulated

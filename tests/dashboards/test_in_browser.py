@@ -154,7 +154,7 @@ def test_what_became_of_a_case_has_the_words_of_zoo_diff(browse, write_run, make
         counts.pop("removed" if new is after else "new")
         page = browse(f"compare.html#a={old.id}&b={new.id}&q=")
         assert _told(page) == counts | ({} if new is after else {"removed": 1})
-    assert "1 cases of B are of models or columns that this site’s run has not" in page.inner_text("#between")
+    assert "1 case of B has no counterpart in this site’s run" in page.inner_text("#between")
 
 
 def test_runs_modes_and_targets_are_compared_by_a_query_in_the_address(visit) -> None:
