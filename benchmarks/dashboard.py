@@ -2,8 +2,9 @@
 
 Writes a store of `--entries` models x 8 cells x `--nights` nights as `zoo run` leaves them, builds its site in a
 process of its own (imports included), and opens it from the disk in headless Chromium: when the front page can be
-used, and how long the matrix takes from a key to the next frame. Without a browser the two figures that need one are
-missing, and that is said. A tenth of the cases fail, with texts as long as tracebacks and logs are.
+used, and how long the matrix and the page that compares take from a key to the next frame. Without a browser the
+figures that need one are missing, and that is said. A tenth of the cases fail, with texts as long as tracebacks and
+logs are.
 """
 
 from __future__ import annotations
@@ -148,7 +149,7 @@ def find_browser() -> str | None:
 def _open(site: Path) -> None:
     browser = find_browser()
     if browser is None:
-        print(f"no browser here ({', '.join(BROWSERS)}, or ZOO_BROWSER): nothing was opened, two figures are missing")
+        print(f"no browser here ({', '.join(BROWSERS)}, or ZOO_BROWSER): nothing was opened, three figures are missing")
         return
     from playwright.sync_api import sync_playwright
 
@@ -162,11 +163,15 @@ def _open(site: Path) -> None:
             page.close()
         print(f"figure: interactive_seconds {statistics.median(times):.3f} s")
         page = chromium.new_page()
-        page.goto((site / "matrix.html").as_uri())
-        page.wait_for_function("document.getElementById('shown').textContent !== ''")
-        keys = [page.evaluate(_KEY, letter) for letter in "arch:arch7 mode:compiled status:failing"]
-        print(f"figure: filter_milliseconds {max(keys):.0f} ms")
-        print(f"of {len(keys)} keys, median {statistics.median(keys):.0f} ms; now: {page.inner_text('#shown')}")
+        for address, typed, figure in (
+            ("matrix.html", "arch:arch7 mode:compiled status:failing", "filter_milliseconds"),
+            ("compare.html#q=", "arch:arch7 mode:compiled became:fixed", "compare_filter_milliseconds"),
+        ):
+            page.goto(f"{site.resolve().as_uri()}/{address}")
+            page.wait_for_function("document.getElementById('shown').textContent !== ''")
+            keys = [page.evaluate(_KEY, letter) for letter in typed]
+            print(f"figure: {figure} {max(keys):.0f} ms")
+            print(f"of {len(keys)} keys, median {statistics.median(keys):.0f} ms; now: {page.inner_text('#shown')}")
         chromium.close()
 
 

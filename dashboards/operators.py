@@ -24,7 +24,7 @@ ROLES = {
 }
 """As what an operator is named."""
 
-LISTED = 20
+LISTED = 10
 """Cases of an operator that its line on the page links to."""
 
 _COUNTED = re.compile(r"([\w.:]+) \(\d+\)")

@@ -1,7 +1,7 @@
 "use strict";
 (async () => {
   const { el } = zoo, byId = (id) => document.getElementById(id), content = byId("content"), search = byId("q"), sort = byId("sort");
-  const COLUMN = ["phase", "mode", "dtype", "profile"], FIXED = ["mode", "dtype", "profile"], PAGE = 200;
+  const COLUMN = ["phase", "mode", "dtype", "profile"], FIXED = ["mode", "dtype", "profile"], PAGE = 100;
   const [vocabulary, offered, matrix] = await Promise.all(["vocabulary", "runs", "matrix"].map(zoo.load));
   const { verdicts } = vocabulary, { runs, became: words } = offered, { STATUS } = zoo.query;
   const { all: models, keys, plain, href } = zoo.query.models(matrix);
@@ -59,8 +59,9 @@
     const columns = columnPairs();
     for (const model of models) for (const column of columns) {
       const a = cell("a", model, column.at.a), b = cell("b", model, column.at.b), word = became(a, b);
-      if (word) pairs.push({ model, column, a, b, became: word });
+      if (word) pairs.push({ model, column, a, b, became: word, error: grew("ratio", a, b), latency: grew("latency", a, b) });
     }
+    arrange();
   }
   const known = new Set(verdicts.map(({ verdict }) => verdict.toLowerCase()));
   const fits = (one, word) => word === "none" ? one.verdict < 0 : one.verdict >= 0 && (STATUS[word]?.includes(named(one).group) ?? named(one).verdict.toLowerCase() === word);
@@ -75,22 +76,28 @@
   for (const key of COLUMN) keys[key] = (values) => ["column", ({ a, b }) => values.includes(a[key].toLowerCase()) || values.includes(b[key].toLowerCase())];
   const bare = (word) => word === "differs" ? ["pair", ({ a, b }) => a.verdict !== b.verdict] : word === "same" ? ["pair", ({ a, b }) => a.verdict === b.verdict] : plain(word);
 
-  const grew = (name) => ({ a, b }) => typeof a[name] === "number" && typeof b[name] === "number" && a[name] > 0 && named(a).group === "pass" && named(b).group === "pass" ? b[name] / a[name] : -1;
-  const ORDER = { became: (pair) => order.indexOf(pair.became), name: () => 0, error: (pair) => -grew("ratio")(pair), latency: (pair) => -grew("latency")(pair) };
-  const median = (values) => values.sort((a, b) => a - b)[Math.floor((values.length - 1) / 2)];
+  /* How many times A's value B's is, of what passes in both; else -1. */
+  const grew = (name, a, b) => typeof a[name] === "number" && typeof b[name] === "number" && a[name] > 0 && named(a).group === "pass" && named(b).group === "pass" ? b[name] / a[name] : -1;
+  const ORDER = { became: (pair) => order.indexOf(pair.became), name: (pair) => pair.model.at, error: (pair) => -pair.error, latency: (pair) => -pair.latency };
+  /* In the order that is chosen, once: what a query leaves of it is in order too. */
+  function arrange() {
+    const keys = new Map(pairs.map((pair) => [pair, ORDER[sort.value](pair)]));
+    pairs.sort((one, other) => keys.get(one) - keys.get(other) || one.model.at - other.model.at);
+  }
+  const median = (values) => Float64Array.from(values).sort()[Math.floor((values.length - 1) / 2)];
 
   function filter() {
     const query = zoo.query.parse(search.value, ["model", "column", "pair"], keys, bare);
-    const inView = pairs.filter((pair) => query.model.every((test) => test(pair.model)) && query.column.every((test) => test(pair.column)));
-    const found = inView.filter((pair) => query.pair.every((test) => test(pair))), key = ORDER[sort.value];
-    if (sort.value !== "name") found.sort((one, other) => key(one) - key(other));
+    const wantedModels = new Set(models.filter((model) => query.model.every((test) => test(model))));
+    const inView = pairs.filter((pair) => wantedModels.has(pair.model) && query.column.every((test) => test(pair.column)));
+    const found = inView.filter((pair) => query.pair.every((test) => test(pair)));
     const counts = new Map(order.map((word) => [word, 0]));
     for (const pair of inView) counts.set(pair.became, counts.get(pair.became) + 1);
     byId("counts").replaceChildren(...[...counts].filter(([, count]) => count).map(([word, count]) =>
       el("a", { class: `chip ${looks(word)[1]}`, href: `#${address(`${modelPart()} became:${slug(word)}`.trim())}`, title: meaning[word] }, el("b", { "aria-hidden": "true" }, looks(word)[0]), ` ${word} `, el("span", {}, String(count)))));
     byId("shown").textContent = `${found.length} of ${zoo.plural(pairs.length, "case")}`;
     byId("hint").textContent = query.wrong.length ? `Not understood: ${query.wrong.join(" ")}. Press ? for what can be typed.` : found.length ? "" : "Nothing matches.";
-    const factors = [["latency", "latency"], ["error", "ratio"]].map(([title, name]) => [title, inView.map(grew(name)).filter((factor) => factor > 0)]).filter(([, all]) => all.length);
+    const factors = ["latency", "error"].map((title) => [title, inView.map((pair) => pair[title]).filter((factor) => factor > 0)]).filter(([, all]) => all.length);
     byId("medians").textContent = factors.map(([title, all]) => `${title} of B over that of A: median ${median(all).toPrecision(3)}× of ${zoo.plural(all.length, "case")} that pass${all.length === 1 ? "es" : ""} in both`).join("; ");
     draw(found);
   }
@@ -160,7 +167,7 @@
   offer();
   byId("words").textContent = order.map(slug).join(", ");
   search.addEventListener("input", changed);
-  sort.addEventListener("change", changed);
+  sort.addEventListener("change", () => { arrange(); changed(); });
   byId("filter").addEventListener("submit", (event) => event.preventDefault());
   byId("help-button").addEventListener("click", () => byId("help").showModal());
   byId("swap").addEventListener("click", () => {
