@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib import metadata
 
 PACKAGES = (
@@ -18,10 +19,14 @@ PACKAGES = (
 )
 """Names of distributions."""
 
+UNDER_TEST = "ZOO_UNDER_TEST"
+"""Environment variable with the name of one more distribution, whose versions are being compared."""
+
 
 def installed() -> dict[str, str | None]:
-    """The version of each of `PACKAGES`, None where it is not installed."""
-    return {name: _version(name) for name in PACKAGES}
+    """The version of each of `PACKAGES` and of what is under test, None where it is not installed."""
+    more = [name for name in (os.environ.get(UNDER_TEST),) if name]
+    return {name: _version(name) for name in (*PACKAGES, *more)}
 
 
 def _version(name: str) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from harness.cli import (
+    bisect,
     clusters,
     coverage,
     dashboard,
@@ -35,6 +36,7 @@ app.command("run")(run.run)
 app.command("plan")(plan.plan)
 app.command("merge")(merge.merge)
 app.command("rerun")(rerun.rerun)
+app.command("bisect")(bisect.bisect)
 app.command("list")(list_.list_models)
 app.command("lint")(lint.lint)
 app.command("show")(show.show)

@@ -215,8 +215,7 @@ def _execute(plan: Plan, reporter: Reporter, compare: bool) -> int:
     before = last_verdicts(plan.store, plan.cases, plan.target.name) if compare else None
     if not plan.cases:
         return EXIT_OK if plan.shard else _already_complete(plan)
-    _require_writable(plan.store, "results store", "--store")
-    _require_writable(plan.cache, "cache", "--cache")
+    require_writable(plan)
     say_what_lacks(plan)
     with tempfile.TemporaryDirectory(prefix="zoo-") as scratch, _isolated():
         plan_file = Path(scratch) / "plan.txt"
@@ -309,6 +308,12 @@ def _isolated() -> Iterator[None]:
         signal.signal(signal.SIGTERM, previous)
         del os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"]
         os.environ.update({name: value for name, value in saved.items() if value is not None})
+
+
+def require_writable(plan: Plan) -> None:
+    """Raise StoreError where the plan's store or cache cannot be written."""
+    _require_writable(plan.store, "results store", "--store")
+    _require_writable(plan.cache, "cache", "--cache")
 
 
 def _require_writable(folder: Path, what: str, option: str) -> None:

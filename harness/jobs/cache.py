@@ -22,6 +22,8 @@ INPUTS, REFERENCE, META, RETURNED = "inputs.pt", "reference.pt", "meta.json", "r
 _PACKAGES = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "accelerate")
 _MADE = {"sick", "structure_sha256", "truth"}
 """What a reference that was made to the end says, beside its seals."""
+SHARED = ("locks", "memory")
+"""Folders of a cache by which its jobs take turns; nothing else in it may be lost by anybody's removing it."""
 _SOURCES = ("models", "inputs", "execution", "numerics")
 
 
@@ -53,6 +55,18 @@ def seals(files: list[Path], checkpoint: Path) -> dict[str, str]:
         with file.open("rb") as content:
             found[file.name] = hashlib.file_digest(content, "sha256").hexdigest()
     return found
+
+
+def beside(cache: Path, folder: Path) -> Path:
+    """A new and empty cache in `folder`, whose jobs take turns at device and memory with those of `cache`.
+
+    For what the keys do not tell apart: a package that they do not know, or two builds of one version.
+    """
+    folder.mkdir()
+    for shared in SHARED:
+        (cache / shared).mkdir(parents=True, exist_ok=True)
+        (folder / shared).symlink_to(cache / shared)
+    return folder
 
 
 @contextmanager
