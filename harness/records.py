@@ -66,7 +66,9 @@ class Blame:
     unknown. `repeats` says that a second run of the target agreed with the first. `precision` is the widest narrower
     type whose products, on CPU, are as far from the truth as the target is; empty where none is. `first` is the path of
     the first output tensor, in order, that is wrong. `operator` is the first one that fails by itself, by the name it
-    has in the mode that was searched, and `module` the path of what called it; empty where none was found.
+    has in the mode that was searched, and `module` the path of what called it; `given` are the dtypes and shapes of its
+    tensors, `place` says which call of the run or of which captured graph it was, unknown of one that did not return,
+    and `why` what is wrong with its result, or how it ended. Empty where none was found.
     """
 
     pair: str = ""
@@ -75,6 +77,9 @@ class Blame:
     first: str = ""
     operator: str = ""
     module: str = ""
+    given: str = ""
+    place: str = ""
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)

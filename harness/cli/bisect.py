@@ -31,9 +31,9 @@ _PLACE = (
     ("blame_first", "first wrong output"),
     ("blame_module", "first bad module"),
     ("blame_operator", "first bad operator"),
-    ("blame_place", "which call of it"),
-    ("blame_given", "what it was given"),
-    ("blame_why", "what is wrong with it"),
+    ("blame_given", "given"),
+    ("blame_place", "which call"),
+    ("blame_why", "what came of it"),
 )
 
 
@@ -139,7 +139,7 @@ def _place(console: Console, plan: Plan) -> int:
     for name, label in _PLACE:
         if row[name]:
             console.print(plain(f"  {label:<22} ", "dim") + plain(row[name]))
-    console.print(plain(f"run {ended.run.id}; `zoo show {case.id}` has the rest of the evidence", "dim"))
+    console.print(plain(f"run {ended.run.id}", "dim"))
     if row["verdict"] == Verdict.PASS:
         console.print("the case passes: there is nothing to find")
         return EXIT_OK

@@ -37,13 +37,15 @@ Tensors = tuple[torch.Tensor, ...]
 class BadOperator:
     """A call of an operator with a wrong result.
 
-    `module` is the path of the model's module that called it, empty for the model itself or where unknown; `call` says
-    how many calls were checked before it, and `why` what is wrong with the result.
+    `module` is the path of the model's module that called it, empty for the model itself or where unknown; `place` says
+    which call it was, `given` the dtypes and shapes of the tensors among its arguments, and `why` what is wrong with
+    the result.
     """
 
     operator: str
     module: str
-    call: int
+    place: str
+    given: str
     why: str
 
 
@@ -54,14 +56,27 @@ class Findings:
     bad: list[BadOperator] = field(default_factory=list)
     checked: int = 0
     unchecked: Counter[str] = field(default_factory=Counter)
+    graphs: int = 0
+    """How many graphs have been compiled; they are numbered from 1 on."""
 
     @property
     def enough(self) -> bool:
         """Whether so many are known that there is no need to look for more."""
         return len(self.bad) >= ENOUGH
 
-    def check(self, operator: str, where: str, repeat: Callable[[Any, Any], Tensors], given: Any, own: Tensors) -> None:
-        """Compare what the target came to with what `repeat(args, kwargs)` does on CPU; `given` are its arguments."""
+    def check(
+        self,
+        operator: str,
+        where: str,
+        repeat: Callable[[Any, Any], Tensors],
+        given: Any,
+        own: Tensors,
+        place: str = "",
+    ) -> None:
+        """Compare what the target came to with what `repeat(args, kwargs)` does on CPU; `given` are its arguments.
+
+        `where` is the module that called it; `place` the number of the call, that among those checked if empty.
+        """
         repeated = _tried(repeat, tree_map(_twin, given))
         if repeated is None:
             self.unchecked[operator] += 1
@@ -69,18 +84,20 @@ class Findings:
         exact = _tried(repeat, tree_map(_double, given)) or tuple(x.to(_widest(x.dtype)) for x in repeated)
         why = _wrong(exact, repeated, own)
         if why and operator not in {one.operator for one in self.bad}:
-            self.bad.append(BadOperator(operator, where, self.checked, why))
+            place = place or f"call {self.checked + 1}"
+            self.bad.append(BadOperator(operator, where, place, tensors_in(given), why))
         self.checked += 1
 
 
 class Checking(TorchDispatchMode):
     """Checks, while it is entered, every operator that is called, into `findings`.
 
-    `where` says which module is running; `enter` is told each operator, and that, before it is called, and two empty
-    words when it has returned. Every operator is waited for, so what is wrong only in a program of several is not seen.
+    `where` says which module is running; `enter` is told each operator, that, and its `tensors_in`, before it is
+    called, and empty words when it has returned. Every operator is waited for, so what is wrong only in a program of
+    several is not seen.
     """
 
-    def __init__(self, findings: Findings, where: Callable[[], str], enter: Callable[[str, str], None]) -> None:
+    def __init__(self, findings: Findings, where: Callable[[], str], enter: Callable[[str, str, str], None]) -> None:
         super().__init__()
         self._findings, self._where, self._enter = findings, where, enter
 
@@ -90,10 +107,10 @@ class Checking(TorchDispatchMode):
         kwargs = kwargs or {}
         repeats = _knowable(function, _named(function, args, kwargs)) and not self._findings.enough
         given = tree_map(_copied, (args, kwargs)) if repeats else None
-        self._enter(str(function), self._where())
+        self._enter(str(function), self._where(), tensors_in((args, kwargs)))
         result = function(*args, **kwargs)
         own = _results(function, args, kwargs, result) if repeats else ()
-        self._enter("", "")
+        self._enter("", "", "")
         if not repeats:
             return result
 
@@ -142,12 +159,14 @@ def checked(backend: Callable[..., Any], findings: Findings) -> Callable[..., An
         output.args = ((*returned, *copies),)
         graph.recompile()
         program = backend(graph, examples, **options)
+        findings.graphs += 1
+        name = f"graph {findings.graphs}"
 
         def call(*args: Any) -> Any:
             given = [_copied(arg) for arg in args]
             results = program(*args)
             own = dict(zip(shown, map(_copied, results[len(returned) :]), strict=True))
-            _replay(graph, nodes, given, own, findings)
+            _replay(graph, name, nodes, given, own, findings)
             return results[: len(returned)]
 
         return call
@@ -160,10 +179,16 @@ def _shows(node: fx.Node) -> bool:
 
 
 def _replay(
-    graph: fx.GraphModule, nodes: Sequence[fx.Node], given: Sequence[Any], own: dict[fx.Node, Any], findings: Findings
+    graph: fx.GraphModule,
+    name: str,
+    nodes: Sequence[fx.Node],
+    given: Sequence[Any],
+    own: dict[fx.Node, Any],
+    findings: Findings,
 ) -> None:
     """Check each call of a graph; `own` are the results that the target came to, of calls that return a tensor."""
     values: dict[fx.Node, Any] = {}
+    calls = [node for node in nodes if node.op.startswith("call_")]
     inputs = iter(given)
     for node in nodes[:-1]:
         if node.op == "placeholder":
@@ -178,12 +203,19 @@ def _replay(
             return tuple(x for x in tree_iter(_called(node, args, kwargs)) if isinstance(x, torch.Tensor))
 
         if node in own and not findings.enough and _repeatable(node):
-            findings.check(_name(node), _module_of(node), repeat, arguments, (own[node],))
+            place = f"call {calls.index(node) + 1} of {len(calls)} in {name}"
+            findings.check(_name(node), _module_of(node), repeat, arguments, (own[node],), place)
         if node in own:
             values[node] = own[node]
         else:  # of several results, or none that is a tensor: later calls are given the CPU's
             with contextlib.suppress(*_REFUSALS):
                 values[node] = _called(node, *tree_map(_twin, arguments))
+
+
+def tensors_in(given: Any) -> str:
+    """The dtypes and shapes of the tensors in a tree of arguments: `float32[2, 8], int64[2]`."""
+    tensors = (x for x in tree_iter(given) if isinstance(x, torch.Tensor))
+    return ", ".join(f"{str(x.dtype).removeprefix('torch.')}{list(x.shape)}" for x in tensors)
 
 
 def _called(node: fx.Node, args: Any, kwargs: Any) -> Any:

@@ -65,19 +65,21 @@ class Explainer:
         with tempfile.TemporaryDirectory(dir=self._processes.folder) as folder:
             job = "harness.jobs.first_bad_job:run"
             outcome = self._processes.on_target(case, prepared.checkpoint, job=job, watch=folder)
-            operator, module = trail.last(Path(folder))
+            first = trail.last(Path(folder))
         result = outcome.result or {}
         if result.get("bad"):
-            operator, module = result["bad"][0]["operator"], result["bad"][0]["module"]
+            first = result["bad"][0]
         elif "bad" in result:
             told = f"none of {result['checked']} operators fails alone"
             return dataclasses.replace(record, message=f"{record.message}; {told}")
-        elif outcome.stage is not Stage.RUN or not operator:
+        elif outcome.stage is not Stage.RUN or not first:
             told = f"seeking the operator that fails first {outcomes.told(outcome, self._processes.target)}"
             return dataclasses.replace(record, message=f"{record.message}; {told}")
-        blame = dataclasses.replace(record.blame, operator=operator, module=module)
-        where = f" in {module}" if module else ""
-        message = f"{record.message}; first to fail: {operator}{where}"
+        else:
+            first["why"] = outcomes.told(outcome, self._processes.target)
+        blame = dataclasses.replace(record.blame, **first)
+        where = f" in {first['module']}" if first["module"] else ""
+        message = f"{record.message}; first to fail: {first['operator']}{where}"
         return dataclasses.replace(record, message=message, blame=blame)
 
     def _pair(self, record: Record, prepared: Prepared) -> str:

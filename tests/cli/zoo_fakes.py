@@ -1,14 +1,16 @@
 """Stands in for the job runner, so that the command line and pytest are tested without a backend.
 
 `ZOO_FAKE` holds JSON that maps globs over case ids to what happens: a verdict's name, those of two attempts
-(`CRASH,PASS`), `die` (the worker process kills itself), `die-once` (the first that comes to it does), `raise` (the job
-runner breaks), `hang` (until interrupted), or `unavailable` under the key `target`. Everything else passes. Loaded as a
-pytest plugin by name in workers, and as `python -m zoo_fakes` in place of `python -m harness.cli`.
+(`CRASH,PASS`), a verdict and the operator to blame (`CRASH in aten.gelu.default`), `installed:MODULE` (what `VERDICT` of
+an installed module says), `die` (the worker process kills itself), `die-once` (the first that comes to it does), `raise`
+(the job runner breaks), `hang` (until interrupted), or `unavailable` under the key `target`. Everything else passes.
+Loaded as a pytest plugin by name in workers, and as `python -m zoo_fakes` in place of `python -m harness.cli`.
 """
 
 from __future__ import annotations
 
 import fnmatch
+import importlib
 import json
 import os
 import signal
@@ -19,7 +21,7 @@ from pathlib import Path
 from harness import jobs
 from harness.cases import Stage, Verdict
 from harness.jobs import attempts
-from harness.records import Leaf, Record
+from harness.records import Blame, Leaf, Record
 from harness.targets.base import TargetUnavailable
 
 SCRIPT = json.loads(os.environ.get("ZOO_FAKE", "{}"))
@@ -46,6 +48,8 @@ class FakeRunner:
         if trace := os.environ.get("ZOO_FAKE_TRACE"):
             with open(trace, "a", encoding="utf-8") as file:
                 file.write(f"{self.worker} {case.id}\n")
+        if action.startswith("installed:"):
+            action = importlib.import_module(action.removeprefix("installed:")).VERDICT
         if action == "die":
             os.kill(os.getpid(), signal.SIGKILL)
         if action == "die-once":
@@ -59,13 +63,14 @@ class FakeRunner:
             Path(os.environ["ZOO_FAKE_HANGING"]).touch()
             while True:
                 time.sleep(0.05)
+        action, _, operator = action.partition(" in ")
         verdict, _, second = action.partition(",")
-        record = self.ended(case, Verdict(verdict))
+        record = self.ended(case, Verdict(verdict), Blame(operator=operator, module="layer.0" if operator else ""))
         if self.again and record.verdict in attempts.AGAIN and self.again(record):
             return attempts.settled(record, self.ended(case, Verdict(second or verdict)))
         return record
 
-    def ended(self, case, verdict):
+    def ended(self, case, verdict, blame=Blame()):  # noqa: B008 - frozen
         """The record of one attempt."""
         worst = Leaf(
             "logits", verdict, (2, 3), "float32", 6, 1.0, 1e-6, 1e-6, 4e-6, 2e-6, 2e-6, 8e-6, (1, 2), 0.5, 0.4, 0.4
@@ -78,6 +83,7 @@ class FakeRunner:
             Stage.COMPARE,
             message="" if verdict is Verdict.PASS else HOSTILE,
             worst=worst,
+            blame=blame,
             leaves=1,
             worker=self.worker,
         )

@@ -238,7 +238,10 @@ def test_a_mismatch_says_who_disagrees_and_where_first(runner, fault, mode, pair
     record = runner.run(case_of("vit", mode))
     runner.processes.fault = ""
     assert record.verdict is Verdict.NUMERIC_MISMATCH, record.message + record.detail
-    assert record.blame == Blame(pair, True, "tensorfloat32", "logits", operator, "vit.layers.0.mlp.activation_fn")
+    blamed = operator, "vit.layers.0.mlp.activation_fn", "float32[2, 17, 128]", record.blame.place, record.blame.why
+    assert record.blame == Blame(pair, True, "tensorfloat32", "logits", *blamed)
+    assert ("in graph 1" in record.blame.place) == (mode is Mode.COMPILED)
+    assert record.blame.why.startswith("NUMERIC_MISMATCH: result 0: error is ")
     assert record.message.endswith(f"first to fail: {operator} in vit.layers.0.mlp.activation_fn")
     assert record.flips == 0
 
@@ -248,6 +251,7 @@ def test_a_crash_names_the_operator_that_was_running(runner):
     record = runner.run(case_of("vit", Mode.DEFER_AND_FUSE))
     runner.processes.fault = ""
     assert (record.blame.operator, record.blame.module) == ("aten.gelu.default", "vit.layers.0.mlp.activation_fn")
+    assert (record.blame.given, "SIGSEGV" in record.blame.why) == ("float32[2, 17, 128]", True)
 
 
 def test_the_operator_is_not_sought_for_a_failure_that_is_expected(runner):

@@ -1,5 +1,7 @@
 """Each operator is judged by what the CPU makes of the very same arguments."""
 
+import re
+
 import pytest
 import torch
 from torch import nn
@@ -48,11 +50,11 @@ def test_of_an_operator_that_does_not_return_the_trail_tells(tmp_path):
 
     with trail.kept(tmp_path) as enter:
         seen(nn.Sequential(nn.Linear(8, 8)), torch.randn(5, 8), enter)
-        assert trail.last(tmp_path) == ("", ""), "all returned"
+        assert trail.last(tmp_path) == {}, "all returned"
         with pytest.raises(RuntimeError, match="invalid for input of size"):
             seen(nn.Sequential(nn.Linear(8, 8), Failing()), torch.randn(5, 8), enter)
-    assert trail.last(tmp_path) == ("aten.view.default", "1")
-    assert trail.last(tmp_path / "nothing") == ("", "")
+    assert trail.last(tmp_path) == {"operator": "aten.view.default", "module": "1", "given": "float32[5, 8]"}
+    assert trail.last(tmp_path / "nothing") == {}
 
 
 def exact(args, kwargs):
@@ -92,7 +94,8 @@ def test_only_the_first_wrong_call_of_an_operator_is_kept_and_enough_ends_the_se
     for name in ("a", "a", "b", "c"):
         findings.check(name, "", exact, ((x,), {}), (x,))
     assert [bad.operator for bad in findings.bad] == ["a", "b", "c"]
-    assert [bad.call for bad in findings.bad] == [0, 2, 3]
+    assert [bad.place for bad in findings.bad] == ["call 1", "call 3", "call 4"]
+    assert findings.bad[0].given == "float32[3]"
     assert findings.enough
     assert len(findings.bad) == ENOUGH
 
@@ -114,14 +117,17 @@ def wrong_where_compiled(name):
     return backend
 
 
-@pytest.mark.parametrize(("name", "module"), [("gelu", "body.1"), ("layer_norm", "norm")])
-def test_of_a_compiled_graph_the_call_that_is_wrong_is_found(name, module):
+@pytest.mark.parametrize(("name", "module", "call"), [("gelu", "body.1", 2), ("layer_norm", "norm", 3)])
+def test_of_a_compiled_graph_the_call_that_is_wrong_is_found(name, module, call):
     torch.manual_seed(0)
     torch._dynamo.reset()
     findings, model, x = Findings(), Small(), torch.randn(5, 8)
     with torch.no_grad():
         returned = torch.compile(model, backend=checked(wrong_where_compiled(name), findings))(x)
-    assert [(bad.operator, bad.module) for bad in findings.bad] == [(name, module)]
+    (bad,) = findings.bad
+    assert (bad.operator, bad.module) == (name, module)
+    assert bad.given.startswith("float32[5, 8]")
+    assert re.fullmatch(rf"call {call} of \d+ in graph 1", bad.place)
     assert returned.shape == ()
 
 
