@@ -103,9 +103,7 @@ def _require(candidate: Candidate, python: Path, packages: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode or done.stdout.strip():
         where = done.stdout.split("\n")[0] or done.stderr.strip().splitlines()[-1]
-        raise EnvironmentFailed(
-            f"{candidate} is hidden by {where}: is that in PYTHONPATH, or the folder this is run from?"
-        )
+        raise EnvironmentFailed(f"{candidate} is hidden by {where}: run this elsewhere, or without PYTHONPATH")
 
 
 def _conflicts(python: Path) -> list[str]:

@@ -1,10 +1,10 @@
 """Stands in for the job runner, so that the command line and pytest are tested without a backend.
 
 `ZOO_FAKE` holds JSON that maps globs over case ids to what happens: a verdict's name, those of two attempts
-(`CRASH,PASS`), a verdict and the operator to blame (`CRASH in aten.gelu.default`), `installed:MODULE` (what `VERDICT` of
-an installed module says), `die` (the worker process kills itself), `die-once` (the first that comes to it does), `raise`
-(the job runner breaks), `hang` (until interrupted), or `unavailable` under the key `target`. Everything else passes.
-Loaded as a pytest plugin by name in workers, and as `python -m zoo_fakes` in place of `python -m harness.cli`.
+(`CRASH,PASS`), a verdict and the operator to blame (`CRASH in aten.gelu.default`), `installed:MODULE` (what `VERDICT`
+of an installed module says), `die` (the worker process kills itself), `die-once` (the first that comes to it does),
+`raise` (the job runner breaks), `hang` (until interrupted), or `unavailable` under the key `target`. Everything else
+passes. Loaded as a pytest plugin by name in workers, and as `python -m zoo_fakes` in place of `python -m harness.cli`.
 """
 
 from __future__ import annotations
