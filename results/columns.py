@@ -78,7 +78,7 @@ def _arrow_schema() -> pyarrow.Schema:
 
 
 def _array(values: tuple[Any, ...], field_type: pyarrow.DataType) -> pyarrow.Array:
-    """One column. Most hold one value over and over, or plain numbers: for these there are ways faster than any other."""
+    """One column. Most hold one value over and over, or plain numbers: for these there are faster ways than for any."""
     import numpy
     import pyarrow
 
