@@ -33,7 +33,8 @@
   const history = (known, vocabulary) => card("History",
     el("ol", { class: "transitions" }, [...known.history].reverse().map(([night, verdict], at, all) =>
       el("li", {}, zoo.pill(vocabulary.verdicts[verdict]), ` ${at === all.length - 1 ? "first seen" : "since"} ${zoo.day(vocabulary.nights[night].created)}`))),
-    ...(known.ratios ? [el("h3", {}, "Error over the nights; the line is what is allowed"), zoo.line(known.ratios, `Error over ${known.ratios.length} nights, ${zoo.percent(known.ratio)} tonight`, 1)] : []));
+    ...(known.ratios ? [el("h3", {}, "Error over the nights; the line is what is allowed"), zoo.line(known.ratios, `Error over ${zoo.plural(known.ratios.length, "night")}, ${zoo.percent(known.ratio) || "unknown"} tonight`, 1)] : []),
+    ...(known.latencies ? [el("h3", {}, "Latency over the nights"), zoo.line(known.latencies, `Latency over ${zoo.plural(known.latencies.length, "night")}, ${zoo.time(known.latency)} tonight`)] : []));
 
   const OPEN = ["packages", "machine"];
   const environment = (labels, values, groups) => card("Environment", pairs([...labels.map((label, at) => [label, values?.[at]]).filter(([, value]) => typeof value === "string"),

@@ -31,7 +31,7 @@
   const select = (name, label, options) => el("label", {}, el("span", {}, label), el("select", { id: name }, options.map(([value, text]) => el("option", { value }, text))));
   function offer() {
     const differing = (run) => ["torch_tpu", "torch", "transformers", "harness_revision"].filter((name) => run.facts[name]).map((name) => `${name} ${run.facts[name].slice(0, 16)}`).slice(0, 2).join(", ");
-    const names = runs.map((run, at) => [run.run, `${run.when} · ${run.target}${run.emulated ? " (emulated)" : ""}${at ? "" : " · this site’s run"}${differing(run) ? ` · ${differing(run)}` : ""}`]);
+    const names = runs.map((run, at) => [run.run, `${run.when} · ${run.target}${run.emulated ? " (emulated)" : ""}${run.tier ? ` · ${run.tier}` : ""}${at ? "" : " · this site’s run"}${differing(run) ? ` · ${differing(run)}` : ""}`]);
     for (const [side, box] of [["a", byId("sides").children[0]], ["b", byId("sides").children[2]]]) {
       box.append(select(side, "run", names), ...FIXED.map((name) => select(`${side}-${name}`, name, [["", "each"]])));
       box.addEventListener("change", () => open().then(write).catch(zoo.fail(content)));

@@ -20,7 +20,7 @@ from harness.cases import Case, Entry, Weights
 
 INPUTS, REFERENCE, META, RETURNED = "inputs.pt", "reference.pt", "meta.json", "returned.pt"
 _PACKAGES = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "accelerate")
-_MADE = {"sick", "structure_sha256", "truth"}
+_MADE = {"operators", "sick", "structure_sha256", "truth"}
 """What a reference that was made to the end says, beside its seals."""
 SHARED = ("locks", "memory")
 """Folders of a cache by which its jobs take turns; nothing else in it may be lost by anybody's removing it."""

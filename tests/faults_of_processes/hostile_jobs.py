@@ -46,7 +46,13 @@ def serve_model(payload, channel):
 
 def run_reference(payload, channel):
     case = case_of(payload["case"])
-    meta = {"checkpoint": "", "evidence": Evidence.ARCHITECTURE_DEFAULT, "parameters": 1, "truth": "float64"}
+    meta = {
+        "checkpoint": "",
+        "evidence": Evidence.ARCHITECTURE_DEFAULT,
+        "parameters": 1,
+        "truth": "float64",
+        "operators": [],
+    }
     meta |= dict.fromkeys(("weights_sha256", "inputs_sha256", "structure_sha256"), _digest(case.id))
     stages = (Stage.IMPORT, Stage.BUILD, Stage.INPUTS, Stage.REFERENCE)
     _passes(case, REFERENCE, stages, channel, {"meta": meta | {"sick": None}})
