@@ -69,7 +69,7 @@ def _fill(out: Path, store: Path, shown: Run) -> None:
     found, named, called = clusters.clusters(told), operators.operators(told), operators.calls(told)
     compared = front.since_last_night(store, shown)
 
-    _data_of_all(out, read, laid, found, named)
+    _give_zoo(out, read, laid, found, named)
     _give(out, "calls", {"version": data.VERSION, **operators.callers(called, laid)}, machines=True)
     _give_sides(out, store, laid, read)
     _give(out, "vocabulary", data.vocabulary(read))
@@ -117,7 +117,7 @@ def _fill(out: Path, store: Path, shown: Run) -> None:
     _badges(out / "badges", pages, laid, read, zoo)
 
 
-def _data_of_all(
+def _give_zoo(
     out: Path, read: nights.Nights, laid: grid.Grid, found: Sequence[clusters.Cluster], named: operators.Named
 ) -> None:
     """The files that tell of the whole zoo: one verdict for each cell, and which cells have what in common."""
