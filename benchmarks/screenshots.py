@@ -1,6 +1,6 @@
 """Pictures of a site's pages, as docs/img/ has them: `zoo dashboard --out site`, then this over the folder.
 
-The architecture and the case are the first that do not pass, or else the first of all.
+Without `--case` and `--architecture` those are the first that do not pass, or else the first of all.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ def main() -> None:
     parser.add_argument("--size", choices=SIZES, default="wide")
     parser.add_argument("--dark", action="store_true")
     parser.add_argument("--whole", action="store_true", help="each page to its end, not only what fits the window")
-    parser.add_argument("--compare", default="", help="address of the page that compares, after its #")
+    for name in ("architecture", "case", "compare"):
+        parser.add_argument(f"--{name}", default="", help="address of that page, after its #")
     options = parser.parse_args()
     browser = find_browser()
     if browser is None:
@@ -43,7 +44,7 @@ def main() -> None:
         width, height = SIZES[options.size]
         scheme = "dark" if options.dark else "light"
         context = chromium.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
-        for name, address in _pages(context, options.site, options.compare).items():
+        for name, address in _pages(context, options).items():
             page = _opened(context, options.site, address)
             page.screenshot(path=options.out / f"{name}.png", full_page=options.whole)
             print(name, (options.out / f"{name}.png").stat().st_size // 1000, "kB")
@@ -58,17 +59,17 @@ def _opened(context: Any, site: Path, address: str) -> Any:
     return page
 
 
-def _pages(context: Any, site: Path, compare: str) -> dict[str, str]:
+def _pages(context: Any, options: argparse.Namespace) -> dict[str, str]:
     """What to take a picture of: for each its name and address."""
-    matrix = _opened(context, site, "matrix.html#sort=failures&group=")
+    matrix = _opened(context, options.site, "matrix.html#sort=failures&group=")
     matrix.wait_for_selector("#rows .cell")
     architecture, case = matrix.evaluate(WORST_OF)
     return {
         "front": "index.html",
         "matrix": "matrix.html#sort=failures&group=",
-        "architecture": architecture,
-        "case": case,
-        "compare": f"compare.html#{compare}",
+        "architecture": f"architecture.html#{options.architecture}" if options.architecture else architecture,
+        "case": f"case.html#{options.case}" if options.case else case,
+        "compare": f"compare.html#{options.compare}",
         "operators": "operators.html",
         "claims": "claims.html",
     }
