@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -93,13 +93,20 @@ class Checking(TorchDispatchMode):
     """Checks, while it is entered, every operator that is called, into `findings`.
 
     `where` says which module is running; `enter` is told each operator, that, and its `tensors_in`, before it is
-    called, and empty words when it has returned. Every operator is waited for, so what is wrong only in a program of
-    several is not seen.
+    called, and empty words when it has returned; `on_cpu` are functions to repeat some operators by instead. Every
+    operator is waited for, so what is wrong only in a program of several is not seen.
     """
 
-    def __init__(self, findings: Findings, where: Callable[[], str], enter: Callable[[str, str, str], None]) -> None:
+    def __init__(
+        self,
+        findings: Findings,
+        where: Callable[[], str],
+        enter: Callable[[str, str, str], None],
+        on_cpu: Mapping[Any, Callable[..., Any]],
+    ) -> None:
         super().__init__()
         self._findings, self._where, self._enter = findings, where, enter
+        self._on_cpu = ON_CPU | dict(on_cpu)
 
     def __torch_dispatch__(
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -114,7 +121,7 @@ class Checking(TorchDispatchMode):
         if not repeats:
             return result
 
-        on_cpu = ON_CPU.get(function, function)
+        on_cpu = self._on_cpu.get(function, function)
 
         def repeat(args: Any, kwargs: Any) -> Tensors:
             return _results(function, args, kwargs, on_cpu(*args, **kwargs))

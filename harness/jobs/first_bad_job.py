@@ -42,7 +42,7 @@ def run(payload: dict[str, Any], channel: Channel) -> None:
                     report.enter(Stage.RUN)
                     where = stack.enter_context(running_module(model))
                     enter = stack.enter_context(kept(Path(payload["watch"])))
-                    stack.enter_context(Checking(findings, where, enter))
+                    stack.enter_context(Checking(findings, where, enter, target.on_cpu()))
                 subject.run(runner, on_device)
         bad = [dataclasses.asdict(one) for one in findings.bad]
         report.deliver(bad=bad, checked=findings.checked, unchecked=dict(findings.unchecked))

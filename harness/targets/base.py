@@ -10,7 +10,7 @@ from harness.cases import Mode, Stage, Verdict
 from harness.records import Counters
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     import torch
 
@@ -63,6 +63,12 @@ class Target(Protocol):
         self, model: torch.nn.Module, around: Callable[[Callable[..., Any]], Callable[..., Any]] | None = None
     ) -> Callable[..., Any]:
         """The compiled form of `model`, for `Mode.COMPILED`; `around` makes another of the `torch.compile` backend."""
+
+    def on_cpu(self) -> Mapping[Any, Callable[..., Any]]:
+        """What computes on CPU the operators that only this backend has, by operator; others the CPU cannot repeat.
+
+        Each takes the operator's arguments and returns its results.
+        """
 
     def synchronize(self) -> None:
         """Wait until everything queued on the device has executed."""

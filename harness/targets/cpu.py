@@ -96,6 +96,9 @@ class Cpu:
 
         return torch.compile(model, backend=process.compiler("inductor", around), dynamic=False)
 
+    def on_cpu(self) -> dict[Any, Callable[..., Any]]:
+        return {}
+
     def synchronize(self) -> None:
         """Nothing is queued on the CPU."""
 

@@ -189,6 +189,20 @@ class TorchTpu:
             model, backend=process.compiler("tpu", around), dynamic=False, options=self.compile_options
         )
 
+    def on_cpu(self) -> dict[Any, Callable[..., Any]]:
+        """Pooling for the maximum, which torch_tpu (_internal/pooling/patch.py) routes by operators without indices.
+
+        Not their gradients: which of equal values has been the maximum, these choose otherwise than the CPU.
+        """
+        import torch
+
+        aten, own = torch.ops.aten, torch.ops.tpu
+        return {
+            own._max_pool1d.default: aten.max_pool1d.default,
+            own._max_pool2d.default: aten.max_pool2d.default,
+            own._max_pool3d.default: aten.max_pool3d.default,
+        }
+
     def synchronize(self) -> None:
         import torch
 

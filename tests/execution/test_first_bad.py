@@ -28,9 +28,9 @@ class Small(nn.Module):
         return values.sum() + places.sum() + (left @ right.transpose(-1, -2)).mean() + drawn.sum() + ties.sum()
 
 
-def seen(model, x, enter=lambda *_: None):
+def seen(model, x, enter=lambda *_: None, on_cpu=None):
     findings = Findings()
-    with running_module(model) as where, Checking(findings, where, enter):
+    with running_module(model) as where, Checking(findings, where, enter, on_cpu or {}):
         model(x)
     return findings
 

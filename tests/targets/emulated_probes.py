@@ -24,6 +24,8 @@ import torch  # noqa: E402
 import transformers  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
+from harness.execution.first_bad import Checking, Findings  # noqa: E402
+
 torch.set_num_threads(1)
 torch.manual_seed(0)
 
@@ -268,6 +270,32 @@ def description():
     return target.describe()
 
 
+def pooling():
+    """What the search for a bad operator says of right pooling in each number of dimensions, and of a wrong one."""
+
+    def searched(pool, *shape):
+        findings = Findings()
+        x = torch.randn(shape).to("tpu")
+        with Checking(findings, lambda: "", lambda *_: None, target.on_cpu()):
+            pool(x, 3, stride=2, padding=1, ceil_mode=True)
+        return [[bad.operator for bad in findings.bad], dict(findings.unchecked), findings.checked > 0]
+
+    with target.entered(Mode.STRICT_EAGER), torch.no_grad():
+        told = [
+            searched(F.max_pool1d, 2, 3, 8),
+            searched(F.max_pool2d, 2, 3, 8, 8),
+            searched(F.max_pool3d, 2, 3, 8, 8, 8),
+        ]
+        library = torch.library.Library("tpu", "IMPL")
+        library.impl(
+            "_max_pool2d",
+            lambda x, *window: F.avg_pool2d(x, *window[:3], window[4]),
+            "PrivateUse1",
+            allow_override=True,
+        )
+        return [*told, searched(F.max_pool2d, 2, 3, 8, 8)]
+
+
 def in_child(probe):
     reader, writer = os.pipe()
     pid = os.fork()
@@ -289,6 +317,7 @@ def in_child(probe):
 
 PROBES = {
     "description": description,
+    "pooling": pooling,
     "counting": counting,
     "attention": attention,
     "scans": scans,

@@ -55,6 +55,12 @@ def test_cumulative_operators_and_what_is_built_on_them_equal_the_cpus(probes):
     assert not wrong
 
 
+def test_operators_of_the_backend_alone_are_repeated_by_the_cpu_and_a_wrong_one_is_found(probes):
+    *right, wrong = probes["pooling"]
+    assert right == [[[], {}, True]] * 3
+    assert wrong == [["tpu._max_pool2d.default"], {}, True]
+
+
 def test_indexing_by_a_tensor_on_the_device_does_not_deadlock(probes):
     assert probes["zero-dimensional index"] == 3.0
 
