@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from importlib import metadata
 
+from packaging.utils import canonicalize_name
+
 PACKAGES = (
     "torch",
     "torch_tpu",
@@ -25,7 +27,8 @@ UNDER_TEST = "ZOO_UNDER_TEST"
 
 def installed() -> dict[str, str | None]:
     """The version of each of `PACKAGES` and of what is under test, None where it is not installed."""
-    more = [name for name in (os.environ.get(UNDER_TEST),) if name]
+    known = {canonicalize_name(name) for name in PACKAGES}
+    more = [name for name in (os.environ.get(UNDER_TEST),) if name and canonicalize_name(name) not in known]
     return {name: _version(name) for name in (*PACKAGES, *more)}
 
 

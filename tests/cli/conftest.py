@@ -124,5 +124,5 @@ def night(tmp_path: Path) -> Callable[..., str]:
 
 
 def _finish(command: list[str], folder: Path, env: dict[str, str]) -> Ended:
-    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=300)
     return Ended(done.returncode, done.stdout, done.stderr)

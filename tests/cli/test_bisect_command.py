@@ -18,14 +18,14 @@ ASKED = ("bisect", CASE, "--list", "models.csv", "--target", "cpu")
 INSTALLED = {"*": "installed:acme_kernels"}
 
 
-def wheel(folder, version, verdict, requires=""):
-    """A wheel of acme-kernels with which a case ends so."""
-    stem, folder = f"acme_kernels-{version}", folder / "wheels"
+def wheel(folder, version, verdict, requires="", name="acme_kernels"):
+    """A wheel with which a case ends so, or as a module says that it imports."""
+    stem, folder = f"{name}-{version}", folder / "wheels"
     folder.mkdir(exist_ok=True)
     needs = f"Requires-Dist: {requires}\n" * bool(requires)
     files = {
-        "acme_kernels.py": f"VERDICT = {verdict!r}\n",
-        f"{stem}.dist-info/METADATA": f"Metadata-Version: 2.1\nName: acme-kernels\nVersion: {version}\n{needs}",
+        f"{name}.py": verdict if verdict.startswith("from ") else f"VERDICT = {verdict!r}\n",
+        f"{stem}.dist-info/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{needs}",
         f"{stem}.dist-info/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }
     record = f"{stem}.dist-info/RECORD"
@@ -66,11 +66,14 @@ def test_the_version_with_which_a_case_turned_is_found(zoo, models, index, tmp_p
     assert not left_in(tmp_path / "scratch")
 
 
-def test_wheels_that_end_alike_are_said_to(zoo, models, index, tmp_path):
-    for version in (1, 2):
-        wheel(tmp_path, version, "CRASH")
-    ended = zoo(*ASKED, "--versions", "wheels/*.whl", script=INSTALLED, **index)
+def test_wheels_that_end_alike_are_said_to_and_what_they_require_is_installed_on_demand(zoo, models, index, tmp_path):
+    wheel(tmp_path, 1, "CRASH")
+    wheel(tmp_path, 2, "from acme_base import VERDICT", requires="acme_base>=7")
+    wheel(tmp_path, 7, "CRASH", name="acme_base")
+    asked = (*ASKED, "--versions", "wheels/acme_kernels*.whl", "--dependencies")
+    ended = zoo(*asked, script=INSTALLED, **index)
     assert ended.code == 1, ended.both
+    assert "pip: " not in ended.out
     assert "the case ends as CRASH: it did not turn between them" in ended.out
     (one, other) = (provenance_of(run, tmp_path / "store")["bisected"] for run in list_runs(tmp_path / "store"))
     assert one["wheel"] == "acme_kernels-1-py3-none-any.whl"

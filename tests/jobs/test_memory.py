@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 
 from harness.cases import Case, Dtype, Mode, Phase, Profile, Verdict
 from harness.jobs import JobRunner, memory
+from harness.jobs import cache as caches
 from harness.jobs.memory import BadAmount, Ledger, most, usable
 from harness.records import Peak
 from harness.targets import resolve
@@ -177,3 +179,14 @@ def test_what_has_just_fitted_is_no_more_refused_the_next_night(tmp_path, monkey
         assert runner.run(unbuildable()).verdict is Verdict.BUILD_ERROR, "more than jobs may share"
         needed += 1
         assert runner.run(unbuildable()).verdict is Verdict.TOO_LARGE
+
+
+def test_a_cache_beside_another_is_empty_and_takes_turns_with_it(tmp_path):
+    cache = tmp_path / "cache"
+    (cache / "references").mkdir(parents=True)
+    beside = caches.beside(cache, tmp_path / "beside")
+    assert sorted(path.name for path in beside.iterdir()) == ["locks", "memory"]
+    with Ledger(cache / "memory", 10 * GB).reserved(8 * GB):
+        assert [path.name for path in (beside / "memory").glob("*-*")] == [f"1-{8 * GB}"]
+    shutil.rmtree(beside)
+    assert sorted(path.name for path in cache.iterdir()) == ["locks", "memory", "references"]
