@@ -147,7 +147,7 @@ def _place(console: Console, plan: Plan) -> int:
         return EXIT_NOTHING
     if row["blame_operator"]:
         return EXIT_OK
-    console.print("no single operator fails alone: no place found")
+    console.print("no operator is known that fails by itself: no place found")
     return EXIT_UNEXPECTED
 
 

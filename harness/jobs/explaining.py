@@ -71,6 +71,8 @@ class Explainer:
             first = result["bad"][0]
         elif "bad" in result:
             told = f"none of {result['checked']} operators fails alone"
+            if result["unchecked"]:
+                told += f", and the CPU cannot repeat {', '.join(result['unchecked'])}"
             return dataclasses.replace(record, message=f"{record.message}; {told}")
         elif outcome.stage is not Stage.RUN or not first:
             told = f"seeking the operator that fails first {outcomes.told(outcome, self._processes.target)}"
