@@ -30,7 +30,7 @@
 
   const select = (name, label, options) => el("label", {}, el("span", {}, label), el("select", { id: name }, options.map(([value, text]) => el("option", { value }, text))));
   function offer() {
-    const differing = (run) => ["torch_tpu", "torch", "transformers", "harness_revision"].filter((name) => run.facts[name]).map((name) => `${name} ${run.facts[name].slice(0, 16)}`).slice(0, 2).join(", ");
+    const differing = (run) => ["torch_tpu", "torch", "transformers"].filter((name) => run.facts[name]).map((name) => `${name} ${run.facts[name].slice(0, 16)}`).join(", ");
     const names = runs.map((run, at) => [run.run, `${run.when} · ${run.target}${run.emulated ? " (emulated)" : ""}${run.tier ? ` · ${run.tier}` : ""}${at ? "" : " · this site’s run"}${differing(run) ? ` · ${differing(run)}` : ""}`]);
     for (const [side, box] of [["a", byId("sides").children[0]], ["b", byId("sides").children[2]]]) {
       box.append(select(side, "run", names), ...FIXED.map((name) => select(`${side}-${name}`, name, [["", "each"]])));
@@ -103,7 +103,7 @@
   }
   /* What the query says of models and columns, which counts are of. */
   const modelPart = () => search.value.trim().split(/\s+/).filter((word) => !/^-?(?:(?:a|b|verdict|became):.*|differs|same)$/i.test(word)).join(" ");
-  const told = (one, column) => [zoo.pill(named(one)), ...(one.ratio === null || one.ratio === undefined ? [] : [" ", el("small", {}, zoo.percent(one.ratio))]), ...(typeof one.latency === "number" ? [" ", el("small", {}, zoo.time(one.latency))] : [])];
+  const told = (one) => [zoo.pill(named(one)), " ", el("small", {}, [zoo.percent(one.ratio), typeof one.latency === "number" ? zoo.time(one.latency) : ""].filter(Boolean).join(", "))];
   function draw(found) {
     const line = ({ model, column, a, b, became: word }) => {
       const own = runs.findIndex((run) => run.run === byId("b").value) === 0 ? column.b : byId("a").value === runs[0].run ? column.a : null;
@@ -122,8 +122,7 @@
   function between() {
     const [a, b] = ["a", "b"].map((side) => runs.find((run) => run.run === byId(side).value));
     const names = [...new Set([...Object.keys(a.facts), ...Object.keys(b.facts)])].filter((name) => a.facts[name] !== b.facts[name]);
-    const notes = [...(a.emulated !== b.emulated ? ["One of the two is emulated: what differs says nothing about the other’s hardware."] : []),
-      ...(a.target !== b.target ? ["The targets differ: latencies are of other devices."] : []),
+    const notes = [...(a.target !== b.target || a.emulated !== b.emulated ? [`The targets differ: latencies are of other devices${a.emulated !== b.emulated ? ", one of them emulated" : ""}.`] : []),
       ...["a", "b"].filter((side) => sides[side].elsewhere).map((side) => `${zoo.plural(sides[side].elsewhere, "case")} of ${side.toUpperCase()} ${sides[side].elsewhere === 1 ? "has" : "have"} no counterpart in this site’s run and ${sides[side].elsewhere === 1 ? "is" : "are"} not shown; zoo diff counts all.`)];
     byId("between").replaceChildren(...notes.map((text) => el("p", { class: "notice" }, text)),
       names.length ? el("details", { class: "change" }, el("summary", {}, `${zoo.plural(names.length, "fact")} of the two runs differ${names.length === 1 ? "s" : ""}`), zoo.table(["fact", "A", "B"], names.map((name) => [name, a.facts[name] ?? "unknown", b.facts[name] ?? "unknown"]))) : el("p", { class: "quiet" }, a === b ? "A and B are the same run." : "Versions, machine and settings that were recorded are the same."));
