@@ -11,7 +11,7 @@ from typing import Any
 
 from dashboard import find_browser
 
-SIZES = {"wide": (1280, 800), "phone": (390, 844)}
+SIZES = {"wide": (1280, 720), "phone": (390, 844)}
 WORST_OF = """
 () => {
   const links = [...document.querySelectorAll("#rows .line:not(.title)")];
