@@ -216,3 +216,5 @@ def test_the_card_says_what_the_front_page_does(
     assert f"50 % of the zoo works on {target}" in card
     assert "✓ 1 pass" in card
     assert ("no TPU took part" in card) == emulated
+    page = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
+    assert f'<meta property="og:title" content="50 % of the zoo works on {target}">' in page

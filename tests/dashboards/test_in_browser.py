@@ -65,7 +65,7 @@ def visit(browse, write_run, make_case, make_record) -> Callable[..., Any]:
     write_run([make_record(cases["bert"], target=EVIL)], target="cpu", tier=EVIL, packages=EVIL)
     run = write_run(
         [
-            make_record(cases["bert"]),
+            make_record(cases["bert"], operators=("gelu", EVIL)),
             make_record(cases["llama"], Verdict.NUMERIC_MISMATCH, blame=Blame(operator="aten.gelu.default")),
             make_record(evil, Verdict.CRASH, message=EVIL, blame=blame, **broken),
         ]
@@ -194,8 +194,11 @@ def test_runs_modes_and_targets_are_compared_by_a_query_in_the_address(visit) ->
 
 
 def test_an_operator_leads_to_its_cells_and_a_case_to_its_repro(visit, tmp_path: Path) -> None:
+    page = visit("matrix.html#q=calls:%3Daten::gelu")
+    page.wait_for_function("document.getElementById('shown').textContent === '1 of 3 models'")
+    assert "bert" in page.inner_text("#rows")
     page = visit("operators.html")
-    page.click("text=aten::gelu")
+    page.click("tbody >> text=aten::gelu")
     page.wait_for_function("document.getElementById('shown').textContent === '1 of 3 models'")
     page.click("#rows .cell")
     page.wait_for_selector("text=Operators named")
