@@ -88,12 +88,16 @@ def _made_of(request: Request, owners: list[torch.nn.Module], method: str, input
     return _rows(made)
 
 
-def _owners(request: Request, method: str) -> list[torch.nn.Module]:
-    """The modules of an untrained model of the request's config that have the method, outermost first."""
+def untrained(request: Request) -> torch.nn.Module:
+    """A model of the request's config, in float32 as inputs are: that of a loaded one would make parts in its dtype."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(0)
-        model = request.model_class(request.config).eval()
-    return [module for module in model.modules() if hasattr(module, method)]
+        return request.model_class(request.config).eval().float()
+
+
+def _owners(request: Request, method: str) -> list[torch.nn.Module]:
+    """The modules of an untrained model of the request's config that have the method, outermost first."""
+    return [module for module in untrained(request).modules() if hasattr(module, method)]
 
 
 def _taken(owners: list[torch.nn.Module], method: str) -> set[str]:

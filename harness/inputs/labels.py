@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from harness.inputs import features
 from harness.inputs.request import InputError, Request
 from harness.inputs.text import ordinary_tokens
 
@@ -92,7 +93,7 @@ def _frame_classes(request: Request, inputs: dict[str, Any]) -> torch.Tensor:
     Runs an untrained model of the same config on CPU: the number of frames depends on sizes alone.
     """
     with torch.random.fork_rng(devices=[]), torch.no_grad():
-        frames = request.model_class(request.config).eval()(**inputs).logits.shape[1]
+        frames = features.untrained(request)(**inputs).logits.shape[1]
     classes = request.config.num_labels
     drawn = request.integers("labels", 0, classes, request.batch, frames)
     return torch.nn.functional.one_hot(drawn, classes)

@@ -49,6 +49,15 @@ def test_a_decoder_alone_is_given_an_encoder_where_a_recipe_says_how_wide(monkey
     assert (None if states is None else tuple(states.shape)) == shape
 
 
+@pytest.mark.parametrize("model_type", ["llava", "paligemma", "idefics3", "internvl", "qwen2_vl", "llama"])
+def test_inputs_are_the_same_for_a_model_in_whatever_dtype_it_was_loaded(model_type, tmp_path):
+    entry = ENTRIES[model_type]
+    folder = build(entry, tmp_path / "model", 0).folder
+    configs = [load(entry, folder, dtype, "cpu").config for dtype in ("float32", "bfloat16")]
+    inputs = [digest(make(entry, config, folder, Profile.PADDED, 0)) for config in configs]
+    assert inputs[0] == inputs[1]
+
+
 def test_drawing_inputs_leaves_the_global_generator_alone():
     before = torch.random.get_rng_state()
     made("qwen2_vl")
