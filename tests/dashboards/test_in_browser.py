@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -61,7 +62,7 @@ def visit(browse, write_run, make_case, make_record) -> Callable[..., Any]:
     cases = {name: make_case(name, mode) for name, mode in (("bert", Mode.EAGER), ("llama", Mode.COMPILED))}
     write_run([make_record(case) for case in cases.values()])
     broken = dict.fromkeys(("detail", "log", "signal", "attempts", "worker", "truth", "started_at", "twin_of"), EVIL)
-    blame = Blame(pair=EVIL, precision=EVIL, first=EVIL, operator=EVIL, module=EVIL)
+    blame = Blame(**{part.name: EVIL for part in fields(Blame) if part.type == "str"})
     write_run([make_record(cases["bert"], target=EVIL)], target="cpu", tier=EVIL, packages=EVIL)
     run = write_run(
         [
