@@ -62,7 +62,8 @@ def _fill(out: Path, store: Path, shown: Run) -> None:
     shutil.copytree(Path(__file__).parent / "assets", out / "assets")
     read = nights.read_nights(store, shown)
     columns = dict.fromkeys([*grid.CASE_COLUMNS, *clusters.COLUMNS, *operators.COLUMNS, *data.MEASURED_COLUMNS])
-    table = results_store.read(shown, list(columns))[0]
+    rows_of = _as_they_were(shown, read)
+    table = rows_of(list(columns))
     rows = table.select(list(grid.CASE_COLUMNS)).to_pylist()
     laid = grid.lay_out(rows, read.cases[len(rows) :])
     told = table.select(list(dict.fromkeys([*clusters.COLUMNS, *operators.COLUMNS]))).to_pylist()
@@ -85,7 +86,7 @@ def _fill(out: Path, store: Path, shown: Run) -> None:
         taken = dict(zip(cases, measured.take(pa.array(cases, pa.int64())).to_pylist(), strict=True))
         own = data.architecture(name, laid, read, taken.get, target)
         _give(out, f"architectures/{laid.slugs[name]}", own, machines=True)
-    for number, evidence in _evidence(laid, shown, len(rows), _repros(shown, out)):
+    for number, evidence in _evidence(laid, rows_of(), _expectations(shown), _repros(shown, out)):
         _give(out, f"models/{number}", evidence)
 
     zoo, header = front.zoo(read, laid, store), front.header(shown, read, laid)
@@ -103,7 +104,7 @@ def _fill(out: Path, store: Path, shown: Run) -> None:
         "unplaced": [words.clean(case_id) for case_id in laid.unplaced],
         "provenance": words.facts_table(shown.provenance),
     }
-    gains = claims.claims(results_store.read(shown, list(claims.COLUMNS))[0].to_pylist())
+    gains = claims.claims(rows_of(list(claims.COLUMNS)).to_pylist())
     content = {page: {} for page in PAGES} | {
         "claims": {"claims": gains},
         "operators": operators.page(named, called, told, laid),
@@ -152,12 +153,16 @@ def _repros(shown: Run, out: Path) -> Callable[[str], str]:
     return copied
 
 
+def _as_they_were(shown: Run, read: nights.Nights) -> Callable[..., pa.Table]:
+    """Reads columns of the rows that there were when `read` was: a run that goes on gets more, in between others."""
+    reported = read.cases[: len(read.cases) - read.missing]
+    return lambda columns=None: results_store.read(shown, columns, reported)[0]
+
+
 def _evidence(
-    laid: grid.Grid, shown: Run, reported: int, repro: Callable[[str], str]
+    laid: grid.Grid, table: pa.Table, about: Callable[[str], Expectation | None], repro: Callable[[str], str]
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """For each model its number and the evidence of its cases, a few models at a time."""
-    table = results_store.read(shown)[0]
-    about = _expectations(shown)
     waiting: list[tuple[int, list[int]]] = []
     count = 0
 
@@ -167,7 +172,7 @@ def _evidence(
             yield number, data.model([next(rows) for _ in cases], about, repro)
 
     for number, entry in enumerate(laid.entries):
-        cases = [case for case in entry.cases.values() if case < reported]
+        cases = [case for case in entry.cases.values() if case < len(table)]
         waiting.append((number, cases))
         count += len(cases)
         if count >= _SLICE:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from xml.etree import ElementTree as xml
 import pytest
 
 import dashboards
+import results
 from dashboards.claims import claims
 from harness.cases import Dtype, Mode, Stage, Verdict
 from harness.records import Blame
@@ -218,3 +220,36 @@ def test_the_card_says_what_the_front_page_does(
     assert ("no TPU took part" in card) == emulated
     page = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
     assert f'<meta property="og:title" content="50 % of the zoo works on {target}">' in page
+
+
+def test_rows_that_come_in_meanwhile_shift_nothing(write_run, make_case, make_record, tmp_path: Path) -> None:
+    records = [
+        make_record(make_case(f"m{n:03}"), Verdict.UNSUPPORTED_OP, message=f"aten::op{n}.out is not implemented")
+        for n in range(200)
+    ]
+    run = write_run(records[-1:], [record.case.id for record in records[:-1]])
+    plan = run.path / "plan.txt"
+    plan.write_text("".join(f"{record.case.id}\n" for record in records))
+    built = threading.Event()
+
+    def go_on() -> None:  # from the end of the plan, so that each row comes to stand before those that there are
+        with run.journal("gw1") as journal:
+            for record in records[-2::-1]:
+                journal.append(results.row(record, run.id))
+                if built.wait(0.002):
+                    return
+
+    worker = threading.Thread(target=go_on)
+    worker.start()
+    try:
+        dashboards.build(tmp_path / "store", tmp_path / "site")
+    finally:
+        built.set()
+        worker.join()
+    files = [json.loads(path.read_text()) for path in sorted((tmp_path / "site/data/architectures").glob("*.json"))]
+    assert len(files) == 200
+    for file in files:
+        (model,) = file["models"]
+        text = (tmp_path / "site" / "data" / f"{model['file']}.js").read_text()
+        told = [case["id"] for case in json.loads(text.split(",\n", 1)[1].removesuffix("\n);\n"))["cases"]]
+        assert told in ([], [model["cases"][0]["id"]])
