@@ -169,6 +169,7 @@ def test_runs_modes_and_targets_are_compared_by_a_query_in_the_address(visit) ->
         "same": "1 of 3 cases",
         "a:PASS b:!PASS": "1 of 3 cases",
         "a:none b:failing": "1 of 3 cases",
+        "a:!PASS": "0 of 3 cases",
         "became:regressed,new": "2 of 3 cases",
         "-became:regressed mode:eager": "1 of 3 cases",
         "arch:=llama verdict:numeric_mismatch": "1 of 3 cases",
