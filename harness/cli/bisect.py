@@ -145,7 +145,7 @@ def _place(console: Console, plan: Plan) -> int:
         return EXIT_OK
     if _says_nothing(row):
         return EXIT_NOTHING
-    if row["blame_operator"]:
+    if row["blame_operator"] or row["blame_module"]:
         return EXIT_OK
     console.print("no operator is known that fails by itself: no place found")
     return EXIT_UNEXPECTED

@@ -77,11 +77,11 @@ class Findings:
 
         `where` is the module that called it; `place` the number of the call, that among those checked if empty.
         """
-        repeated = _tried(repeat, tree_map(_twin, given))
+        repeated = _tried(repeat, tree_map(twin, given))
         if repeated is None:
             self.unchecked[operator] += 1
             return
-        exact = _tried(repeat, tree_map(_double, given)) or tuple(x.to(_widest(x.dtype)) for x in repeated)
+        exact = _tried(repeat, tree_map(double, given)) or tuple(x.to(_widest(x.dtype)) for x in repeated)
         why = _wrong(exact, repeated, own)
         if why and operator not in {one.operator for one in self.bad}:
             place = place or f"call {self.checked + 1}"
@@ -113,7 +113,7 @@ class Checking(TorchDispatchMode):
     ) -> Any:
         kwargs = kwargs or {}
         repeats = _knowable(function, _named(function, args, kwargs)) and not self._findings.enough
-        given = tree_map(_copied, (args, kwargs)) if repeats else None
+        given = tree_map(copied, (args, kwargs)) if repeats else None
         self._enter(str(function), self._where(), tensors_in((args, kwargs)))
         result = function(*args, **kwargs)
         own = _results(function, args, kwargs, result) if repeats else ()
@@ -170,9 +170,9 @@ def checked(backend: Callable[..., Any], findings: Findings) -> Callable[..., An
         name = f"graph {findings.graphs}"
 
         def call(*args: Any) -> Any:
-            given = [_copied(arg) for arg in args]
+            given = [copied(arg) for arg in args]
             results = program(*args)
-            own = dict(zip(shown, map(_copied, results[len(returned) :]), strict=True))
+            own = dict(zip(shown, map(copied, results[len(returned) :]), strict=True))
             _replay(graph, name, nodes, given, own, findings)
             return results[: len(returned)]
 
@@ -202,7 +202,7 @@ def _replay(
             values[node] = next(inputs)
             continue
         if node.op == "get_attr":
-            values[node] = tree_map(_copied, _attribute(graph, node.target))
+            values[node] = tree_map(copied, _attribute(graph, node.target))
             continue
         arguments = fx.map_arg((node.args, node.kwargs), values.get)
 
@@ -215,8 +215,8 @@ def _replay(
         if node in own:
             values[node] = own[node]
         else:  # of several results, or none that is a tensor: later calls are given the CPU's
-            with contextlib.suppress(*_REFUSALS):
-                values[node] = _called(node, *tree_map(_twin, arguments))
+            with contextlib.suppress(*REFUSALS):
+                values[node] = _called(node, *tree_map(twin, arguments))
 
 
 def tensors_in(given: Any) -> str:
@@ -252,14 +252,14 @@ def _module_of(node: fx.Node) -> str:
     return path.removeprefix("L['self']").strip(".")
 
 
-_REFUSALS = (RuntimeError, NotImplementedError, ValueError, TypeError, IndexError, AttributeError, KeyError)
+REFUSALS = (RuntimeError, NotImplementedError, ValueError, TypeError, IndexError, AttributeError, KeyError)
 """What the CPU raises for want of a kernel, or over arguments it does not take."""
 
 
 def _tried(repeat: Callable[[Any, Any], Tensors], given: Any) -> Tensors | None:
     try:
         return repeat(*given)
-    except _REFUSALS:
+    except REFUSALS:
         return None
 
 
@@ -276,22 +276,22 @@ def _named(function: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[
     return defaults | dict(zip((argument.name for argument in arguments), args, strict=False)) | kwargs
 
 
-def _copied(x: Any) -> Any:
+def copied(x: Any) -> Any:
     return x.detach().cpu().clone() if isinstance(x, torch.Tensor) else x
 
 
-def _twin(x: Any) -> Any:
+def twin(x: Any) -> Any:
     """An argument for the CPU: a tensor that a call may write into, and no other device."""
     if isinstance(x, torch.Tensor):
         return x.clone()
     return torch.device("cpu") if isinstance(x, torch.device) else x
 
 
-def _double(x: Any) -> Any:
+def double(x: Any) -> Any:
     """An argument for the CPU in float64, dtypes that are asked for included."""
     if isinstance(x, torch.Tensor):
         return x.to(_widest(x.dtype), copy=True)
-    return _widest(x) if isinstance(x, torch.dtype) else _twin(x)
+    return _widest(x) if isinstance(x, torch.dtype) else twin(x)
 
 
 def _widest(dtype: torch.dtype) -> torch.dtype:
@@ -306,7 +306,7 @@ def _results(function: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dic
     Those that it returned, and those that it wrote into. Of an operator that chooses, the values that it chose: which
     of equal ones is its own business.
     """
-    choice = choice_of(function.__name__.partition(".")[0], *tree_map(_copied, (args, kwargs, result)))
+    choice = choice_of(function.__name__.partition(".")[0], *tree_map(copied, (args, kwargs, result)))
     if choice is not None:
         return (choice.scores.gather(1, choice.picked),)
     named = _named(function, args, kwargs)
@@ -318,7 +318,7 @@ def _results(function: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dic
     tensors = [x for x in tree_iter((result, written)) if isinstance(x, torch.Tensor)]
     if any(x.is_floating_point() for x in tensors):  # indices beside values, as of a pooling, are a choice too
         tensors = [x for x in tensors if x.is_floating_point() or x.is_complex()]
-    return tuple(map(_copied, tensors))
+    return tuple(map(copied, tensors))
 
 
 def _wrong(exact: Tensors, repeated: Tensors, own: Tensors) -> str:
@@ -330,7 +330,11 @@ def _wrong(exact: Tensors, repeated: Tensors, own: Tensors) -> str:
     kept = [n for n, (a, b) in enumerate(zip(repeated, own, strict=False)) if n == 0 or a.shape == b.shape]
     if not kept:
         return ""
-    leaves: list[Leaves] = [{f"result {n}": side[n] for n in kept} for side in (exact, repeated, own)]
-    judged = judge(*leaves)
+    return why_wrong(*({f"result {n}": side[n] for n in kept} for side in (exact, repeated, own)))
+
+
+def why_wrong(exact: Leaves, repeated: Leaves, own: Leaves) -> str:
+    """Why the `own` results are not what the CPU came to, at their dtypes and in float64; empty where they are."""
+    judged = judge(exact, repeated, own)
     right = (Verdict.PASS, Verdict.WEAK_REFERENCE, Verdict.NONFINITE_REFERENCE)
     return "" if judged.verdict in right else f"{judged.verdict}: {judged.message}"

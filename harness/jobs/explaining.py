@@ -80,8 +80,12 @@ class Explainer:
         else:
             first["why"] = outcomes.told(outcome, self._processes.target)
         blame = dataclasses.replace(record.blame, **first)
-        where = f" in {first['module']}" if first["module"] else ""
-        message = f"{record.message}; first to fail: {first['operator']}{where}"
+        if first["operator"]:
+            where = f" in {first['module']}" if first["module"] else ""
+            told = f"first to fail: {first['operator']}{where}"
+        else:
+            told = f"none of {result['checked']} operators fails alone, but the module {first['module']} does"
+        message = f"{record.message}; {told}"
         return dataclasses.replace(record, message=message, blame=blame)
 
     def _pair(self, record: Record, prepared: Prepared) -> str:

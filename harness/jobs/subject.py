@@ -41,6 +41,11 @@ class Subject:
         options = self.target.load_options()
         return models.load(self.case.entry, self._checkpoint, self.case.dtype, self.target.device_type, **options)
 
+    def on_cpu(self) -> tuple[torch.nn.Module, torch.nn.Module]:
+        """The same model on CPU, at the case's dtype and in float64. Raises what loading raises."""
+        where = self.case.entry, self._checkpoint, self.case.dtype
+        return models.load(*where, "cpu"), models.load_truth(*where)
+
     def inputs(self) -> dict[str, Any]:
         """The inputs of one run, on the target."""
         return phases.moved(self._given, self.target.device_type)

@@ -262,13 +262,13 @@ def test_the_operator_is_not_sought_for_a_failure_that_is_expected(runner):
     assert "first to fail" not in record.message
 
 
-def test_no_operator_is_blamed_for_what_each_of_them_does_right(runner):
+def test_the_module_is_blamed_where_each_of_its_operators_is_right(runner):
     runner.processes.fault = "backend_faults:gelu_is_by_tanh_where_compiled"
     record = runner.run(case_of("vit", Mode.COMPILED))
     runner.processes.fault = ""
     assert record.verdict is Verdict.NUMERIC_MISMATCH
-    assert (record.blame.operator, record.blame.module) == ("", "")
-    assert record.message.endswith("operators fails alone")
+    assert (record.blame.operator, record.blame.module) == ("", "vit.layers.0.mlp.activation_fn")
+    assert record.message.endswith("operators fails alone, but the module vit.layers.0.mlp.activation_fn does")
 
 
 def test_a_target_that_disagrees_with_itself_is_said_to(runner):
