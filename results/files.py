@@ -14,13 +14,13 @@ from results.errors import StoreError
 def write_atomically(path: Path, content: Any, *, durable: bool = True) -> None:
     """Put text or bytes at `path`: readers see the old file or the whole new one, also after a crash where `durable`.
 
-    Raises StoreError.
+    `content` may also be a function that writes to the binary file it is given. Raises StoreError.
     """
-    data = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else memoryview(content)
+    data = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         with open(draft, "wb") as file:
-            file.write(data)
+            data(file) if callable(data) else file.write(data)
             if durable:
                 file.flush()
                 os.fsync(file.fileno())

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from results import journal, migration, schema
 from results.errors import StoreError
@@ -30,17 +30,20 @@ def write(path: Path, tables: Iterable[pyarrow.Table], sizes: Mapping[str, int])
 
     Raises StoreError.
     """
-    import pyarrow
     from pyarrow import parquet
 
     facts = {_MADE_FROM: json.dumps(sizes), _VERSION: str(schema.SCHEMA_VERSION)}
-    sink = pyarrow.BufferOutputStream()
     parts = (table.replace_schema_metadata(facts) for table in tables)
     first = next(parts)
-    with parquet.ParquetWriter(sink, first.schema, compression="zstd", use_dictionary=schema.repetitive()) as writer:
-        for part in chain([first], parts):
-            writer.write_table(part, ROWS_IN_GROUP)
-    write_atomically(path, sink.getvalue())
+
+    def fill(file: BinaryIO) -> None:
+        with parquet.ParquetWriter(
+            file, first.schema, compression="zstd", use_dictionary=schema.repetitive()
+        ) as writer:
+            for part in chain([first], parts):
+                writer.write_table(part, ROWS_IN_GROUP)
+
+    write_atomically(path, fill)
 
 
 def read(path: Path, columns: Sequence[str] | None = None, cases: Collection[str] | None = None) -> pyarrow.Table:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from results import journal, schema, sealed
-from results.columns import picked
+from results.columnar import picked
 from results.errors import StoreError
 from results.files import write_atomically
 from results.journal import Journal

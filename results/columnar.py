@@ -78,7 +78,7 @@ def _arrow_schema() -> pyarrow.Schema:
 
 
 def _array(values: tuple[Any, ...], field_type: pyarrow.DataType) -> pyarrow.Array:
-    """One column. Most hold one value over and over, or plain numbers: for these there are faster ways than for any."""
+    """One column. Most hold one value over and over, or plain numbers: these have faster ways."""
     import numpy
     import pyarrow
 
@@ -90,6 +90,8 @@ def _array(values: tuple[Any, ...], field_type: pyarrow.DataType) -> pyarrow.Arr
         numbers = numpy.fromiter(values, numpy.float64, count)
         # NumPy makes NaN of None too, so only what has none of either is known to be right.
         return pyarrow.array(values, field_type) if numpy.isnan(numbers).any() else pyarrow.array(numbers)
-    if values[-1] == first and values.count(first) == count:
-        return pyarrow.repeat(pyarrow.scalar(first, field_type), count)
+    if isinstance(first, str) and values[-1] == first and values.count(first) == count:
+        return pyarrow.repeat(first, count)
+    if field_type == pyarrow.int64() and None not in values:
+        return pyarrow.array(numpy.fromiter(values, numpy.int64, count))
     return pyarrow.array(values, field_type)
