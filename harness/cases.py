@@ -150,8 +150,24 @@ class Verdict(StrEnum):
     TOO_LARGE = "TOO_LARGE", Group.ENVIRONMENT, "predicted to need more memory than there is; it was not started"
     DISK_FULL = "DISK_FULL", Group.ENVIRONMENT, "no space left to write"
     CHECKPOINT_MISSING = "CHECKPOINT_MISSING", Group.ENVIRONMENT, "the real checkpoint is not on this machine"
+    GATED = "GATED", Group.ENVIRONMENT, "the Hub gives the model only to those it knows, and not to this machine"
+    GONE = "GONE", Group.ENVIRONMENT, "the Hub has no such model, revision or file, or none that this machine may see"
+    NO_SAFETENSORS = "NO_SAFETENSORS", Group.ENVIRONMENT, "the checkpoint has no weights that cannot carry code"
+    RATE_LIMITED = "RATE_LIMITED", Group.ENVIRONMENT, "the Hub says that too much was asked of it"
+    HUB_ERROR = "HUB_ERROR", Group.ENVIRONMENT, "the Hub failed to answer what it was asked"
+    HUB_TIMEOUT = "HUB_TIMEOUT", Group.ENVIRONMENT, "the Hub did not answer, or not in time"
+    TRUNCATED = "TRUNCATED", Group.ENVIRONMENT, "a file from the Hub ends early"
+    WRONG_HASH = "WRONG_HASH", Group.ENVIRONMENT, "a file from the Hub is not the one that the Hub names"
 
     HARNESS_ERROR = "HARNESS_ERROR", Group.HARNESS, "the harness itself failed; says nothing about the model"
+
+
+UNFETCHED_TODAY = frozenset(
+    {Verdict.RATE_LIMITED, Verdict.HUB_ERROR, Verdict.HUB_TIMEOUT, Verdict.TRUNCATED, Verdict.WRONG_HASH}
+)
+"""How fetching from the Hub can fail on a bad day and succeed on the next."""
+UNFETCHED = UNFETCHED_TODAY | {Verdict.GATED, Verdict.GONE, Verdict.NO_SAFETENSORS}
+"""How fetching from the Hub can fail."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,9 +178,10 @@ class Entry:
     parameter count or None where unknown; `package` names the installed Python package
     that carries the real checkpoint of a `hub`-weights entry, empty otherwise. `phases` are
     those that its class has, in the order of `Phase`. `config` is the path of the model's own
-    config.json, which a `synthetic` entry is then reduced from; empty where only the
-    architecture's defaults are known. `gated` (does the Hub ask for a token) and `custom_code`
-    (does the model need code of its own repository) are yes, no or unknown.
+    config.json, which a `synthetic` entry is then reduced from, and beside which the checkpoint of a
+    `hub` entry lies; empty where only the architecture's defaults, or the package, are known.
+    `gated` (does the Hub ask for a token) and `custom_code` (does the model need code of its own
+    repository) are yes, no or unknown.
     """
 
     model_id: str

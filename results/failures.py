@@ -9,20 +9,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, product
 from typing import Any
 
-from harness.cases import Dtype, Group, Mode, Phase, Profile, Stage, Verdict
+from harness.cases import UNFETCHED_TODAY, Dtype, Group, Mode, Phase, Profile, Stage, Verdict
 from model_lists.expectations import Expectation, Expectations
 from model_lists.rewriting import Changes, rendered, rewritten
 from results.expected import Outcome, outcome
 
-TRANSIENT = frozenset(
-    {
-        Verdict.BACKEND_UNAVAILABLE,
-        Verdict.DEVICE_BUSY,
-        Verdict.OOM_HOST,
-        Verdict.DISK_FULL,
-        Verdict.HARNESS_ERROR,
-    }
-)
+TRANSIENT = UNFETCHED_TODAY | {
+    Verdict.BACKEND_UNAVAILABLE,
+    Verdict.DEVICE_BUSY,
+    Verdict.OOM_HOST,
+    Verdict.DISK_FULL,
+    Verdict.HARNESS_ERROR,
+}
 """Verdicts that speak of the machine that day, and that nobody should come to expect."""
 
 _FLAKY_FOR = datetime.timedelta(days=90)

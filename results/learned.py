@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from harness.cases import Verdict
+from harness.cases import UNFETCHED, Verdict
 from harness.records import PastCase
 from model_lists.aliases import current
 from results.store import Run, list_runs, open_run, read
@@ -25,6 +25,7 @@ _ENDED_EARLY = (
     Verdict.OOM_HOST,
     Verdict.TOO_LARGE,
     Verdict.HARNESS_ERROR,
+    *sorted(UNFETCHED),
 )
 """What befalls a case on a bad day and says nothing about how long it takes on a good one."""
 

@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from harness.redaction import redacted
+
 if TYPE_CHECKING:
     import pyarrow
 
@@ -191,7 +193,7 @@ _COLUMN_BY_NAME = {column.name: column for column in COLUMNS}
 def row(record: Record, run_id: str) -> dict[str, Any]:
     """The flat row of a record: one plain value per column, None where unknown.
 
-    Texts longer than `MAX_TEXT` lose their middle, and say so.
+    Texts longer than `MAX_TEXT` lose their middle, and say so; credentials in them are hidden.
     """
     stamped = {
         "run_id": run_id,
@@ -261,7 +263,7 @@ def _plain(value: Any, type_name: str) -> Any:
 
 
 def _bounded(text: str) -> str:
-    text = _encodable(text)
+    text = redacted(_encodable(text))
     if len(text) <= MAX_TEXT:
         return text
     half = MAX_TEXT // 2

@@ -25,11 +25,11 @@ from harness.jobs.supervisor import (
     supervise,
 )
 from harness.records import Peak
+from harness.redaction import SECRETS
 from harness.targets.base import Target, TargetUnavailable
 
 _SWITCHES = ("TORCH_COMPILE_DISABLE", "TORCHDYNAMO_", "TORCH_COMPILE_BACKEND")
 """Settings with which a compiled mode would compile nothing, or something else."""
-_SECRETS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_HUB_TOKEN")
 
 
 class NotImported(Outcome):
@@ -257,11 +257,13 @@ class Processes:
 def environment() -> dict[str, str]:
     """Of every job process: offline, without tokens, one thread, and no backend loaded by itself."""
     inherited = {
-        name: value for name, value in os.environ.items() if name not in _SECRETS and not name.startswith(_SWITCHES)
+        name: value for name, value in os.environ.items() if name not in SECRETS and not name.startswith(_SWITCHES)
     }
     return inherited | {
         "HF_HUB_OFFLINE": "1",
+        "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1",
         "HF_HUB_DISABLE_TELEMETRY": "1",
+        "HF_TOKEN_PATH": os.devnull,
         "MKL_NUM_THREADS": "1",
         "OMP_NUM_THREADS": "1",
         "PYTHONUNBUFFERED": "1",
