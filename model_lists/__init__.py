@@ -242,8 +242,8 @@ def _entry(path: Path, row: dict[str, str]) -> tuple[Entry | None, list[str]]:
         valid = f"empty, or {Phase.FORWARD} and what else the class has of {', '.join(Phase)}, in order"
         wrong("phases", valid, close)
     if row["config"]:
-        if row["weights"] != Weights.SYNTHETIC:
-            wrong("config", f"empty unless weights is {Weights.SYNTHETIC}")
+        if row["package"]:
+            wrong("config", "empty where a package has the checkpoint")
         elif not (path.parent / row["config"]).is_file():
             wrong("config", "the path of a config.json from the list's folder on, or empty")
         row["config"] = str((path.parent / row["config"]).resolve())

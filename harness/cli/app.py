@@ -19,6 +19,7 @@ from harness.cli import (
     liveness,
     merge,
     plan,
+    prefetch,
     rerun,
     run,
     show,
@@ -34,6 +35,7 @@ app = typer.Typer(
 )
 app.command("run")(run.run)
 app.command("plan")(plan.plan)
+app.command("prefetch")(prefetch.prefetch)
 app.command("merge")(merge.merge)
 app.command("rerun")(rerun.rerun)
 app.command("bisect")(bisect.bisect)

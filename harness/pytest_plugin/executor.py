@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness import jobs
 from harness.cases import Case, Stage, Verdict
+from harness.hub import index, space
 from harness.records import Peak, Record, recorded_target
 from harness.targets.base import TargetUnavailable
 from results import StoreError, schema
@@ -41,6 +42,7 @@ class Executor:
         peak: Callable[[Case], Peak],
     ) -> None:
         self._target = target
+        self._cache = cache
         self._recorded = recorded_target(target.name, fault)
         self._run = run
         self._worker = worker
@@ -65,7 +67,7 @@ class Executor:
         """
         self._on_stage(case, Stage.IMPORT)
         try:
-            record = self._runner.run(case)
+            record = self._ran(case)
         except TargetUnavailable:
             raise
         except Exception as error:  # noqa: BLE001 - the boundary where a failing harness becomes data
@@ -77,6 +79,24 @@ class Executor:
             self._described = True
         self._announce({})
         return record
+
+    def _ran(self, case: Case) -> Record:
+        """Run a case with what `zoo prefetch` fetched for its model, or record why that could not be fetched."""
+        fetched = index.known(self._cache, case.entry)
+        if fetched is None:
+            return self._runner.run(case)
+        if fetched.failed is not None:
+            message = f"{fetched.message} (`zoo prefetch -k {case.entry.model_id}` tries again)"
+            return self._ended(case, fetched.failed, Stage.FETCH, message)
+        with space.in_use(self._cache, case.entry.model_id):
+            fetched = index.known(self._cache, case.entry)  # it may have been evicted since
+            if fetched is None or fetched.failed is not None:
+                return self._runner.run(case)
+            index.touch(self._cache, fetched)
+            entry = dataclasses.replace(case.entry, revision=fetched.revision)
+            given = dataclasses.replace(entry, config=fetched.config)
+            record = self._runner.run(dataclasses.replace(case, entry=given))
+        return dataclasses.replace(record, case=dataclasses.replace(case, entry=entry))
 
     def close(self) -> None:
         """End the job runner's processes and let go of the journal."""
@@ -93,13 +113,17 @@ class Executor:
             self._run.announce(self._worker, state)
 
     def _failed(self, case: Case, error: Exception) -> Record:
+        message = " ".join(f"{type(error).__name__}: {error}".split())[:500]
+        record = self._ended(case, Verdict.HARNESS_ERROR, self._stage, message)
+        return dataclasses.replace(record, detail="".join(traceback.format_exception(error)))
+
+    def _ended(self, case: Case, verdict: Verdict, stage: Stage, message: str) -> Record:
         return Record(
             case=case,
             target=self._recorded,
             emulated=self._target.emulated,
-            verdict=Verdict.HARNESS_ERROR,
-            stage=self._stage,
-            message=" ".join(f"{type(error).__name__}: {error}".split())[:500],
-            detail="".join(traceback.format_exception(error)),
+            verdict=verdict,
+            stage=stage,
+            message=message,
             worker=self._worker,
         )

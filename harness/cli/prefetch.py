@@ -1,0 +1,157 @@
+"""`zoo prefetch`: fetch from the Hub what a run needs, before it."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from harness.cli import EXIT_NOTHING, EXIT_UNEXPECTED, options, survey
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from harness.cases import Entry
+    from harness.hub.fetch import Ended
+
+_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+
+
+def prefetch(
+    tier: options.Tier = None,
+    lists: options.Lists = None,
+    select: options.Select = None,
+    weights: options.OfWeights = None,
+    configs_only: Annotated[
+        bool, typer.Option("--configs-only", help="No checkpoints, whatever the list says of weights.")
+    ] = False,
+    quota: Annotated[
+        str | None, typer.Option("--quota", metavar="SIZE", help="Disk for checkpoints, such as 200G (default: 100G).")
+    ] = None,
+    allow_pickle: Annotated[
+        bool, typer.Option("--allow-pickle", help="Take weights that can carry code where there are no others.")
+    ] = False,
+    refresh: Annotated[
+        bool, typer.Option("--refresh", help="Take the newest revision again where the list pins none.")
+    ] = False,
+    workers: Annotated[int | None, typer.Option("--workers", "-n", min=1, help="Side by side (default: 8).")] = None,
+    cache: options.Cache = None,
+) -> None:
+    """Fetch configs, and checkpoints of models whose weights are `hub`, at the list's revisions. Runs need no network.
+
+    What is there is not fetched again, so that this goes on where it was stopped. Exit code 0: all is there. 1: some
+    could not be had, each with its verdict. 2: none could, or bad input. 130: interrupted.
+    """
+    from harness.cli.made_lists import with_weights
+    from harness.hub.index import wanted
+    from harness.plan import PlanError
+    from harness.plan import select as chosen
+    from model_lists import load_list
+
+    size = _bytes(quota) if quota is not None else None
+    if configs_only and weights:
+        raise PlanError("--configs-only and --weights contradict each other: give one of them")
+    paths = with_weights(options.list_paths(lists, tier=tier, words=select or (), cache=cache), weights, cache)
+    named = chosen((entry for path in paths for entry in load_list(path)), tier=tier, words=select or ())
+    entries = [entry for entry in named if wanted(entry)]
+    if configs_only:
+        entries = _without_weights(entries)
+    if len(entries) < len(named):
+        print(f"{len(named) - len(entries)} of {len(named)} models need nothing of the Hub", file=sys.stderr)
+    if not entries:
+        return
+    _fetch(entries, cache, size, allow_pickle=allow_pickle, refresh=refresh, workers=workers)
+
+
+def _fetch(
+    entries: list[Entry],
+    cache: Path | None,
+    quota: int | None,
+    *,
+    allow_pickle: bool,
+    refresh: bool,
+    workers: int | None,
+) -> None:
+    from huggingface_hub import constants
+    from rich.console import Console
+
+    from harness.hub import space
+    from harness.hub.fetch import WORKERS, Settings, fetch_all
+    from harness.plan import PlanError
+    from harness.pytest_plugin.settings import default_cache
+
+    if constants.is_offline_mode():
+        raise PlanError("HF_HUB_OFFLINE is set: unset it to fetch from the Hub")
+    folder = Path(cache or default_cache()).absolute()
+    settings = Settings(folder, quota=quota or space.QUOTA, allow_pickle=allow_pickle, refresh=refresh)
+    console = Console()
+    ended: list[Ended] = []
+    try:
+        with (
+            survey.progress(len(entries), console) as advance,
+            closing(fetch_all(entries, settings, workers or WORKERS)) as each,
+        ):
+            for one in each:
+                ended.append(one)
+                _tell(one, console)
+                advance(one.entry.model_id)
+    except OSError as error:
+        raise PlanError(
+            f"cannot write the cache {folder}: {error.strerror or error}; choose one with --cache"
+        ) from error
+    except KeyboardInterrupt:
+        console.print(f"stopped: {len(ended)} of {len(entries)} ended; the same command goes on")
+        raise
+    finally:
+        _summarise(ended, console)
+    failed = sum(one.fetched.failed is not None for one in ended)
+    if failed:
+        raise typer.Exit(EXIT_NOTHING if failed == len(ended) else EXIT_UNEXPECTED)
+
+
+def _without_weights(entries: list[Entry]) -> list[Entry]:
+    from dataclasses import replace
+
+    from harness.cases import Weights
+
+    return [replace(entry, weights=Weights.SYNTHETIC) for entry in entries]
+
+
+def _tell(one: Ended, console: Console) -> None:
+    """A line for what could not be had, and for a model that has another name by now."""
+    from harness.cli.style import plain, verdict_style
+
+    verdict = one.fetched.failed
+    if verdict is not None:
+        line = plain(verdict, verdict_style(verdict))
+        console.print(line.append_text(plain(f"  {one.entry.id}: {one.fetched.message}")), soft_wrap=True)
+    elif one.fetched.moved_to:
+        console.print(plain(f"moved  {one.entry.id}: now {one.fetched.moved_to}", "dim"), soft_wrap=True)
+
+
+def _summarise(ended: list[Ended], console: Console) -> None:
+    from rich.table import Table
+
+    from harness.cli.style import plain, verdict_style
+
+    groups: dict[str, Counter[str]] = {}
+    for one in ended:
+        counts = groups.setdefault(one.fetched.verdict or "fetched", Counter())
+        counts += Counter(models=1, requests=one.requests, received=one.received)
+    table = Table("", "models", "requests", "bytes received", box=None)
+    for word, counts in sorted(groups.items(), key=lambda item: (item[0] != "fetched", -item[1]["models"])):
+        numbers = (f"{counts[name]:,}" for name in ("models", "requests", "received"))
+        table.add_row(plain(word, verdict_style(word)), *numbers)
+    console.print(table)
+
+
+def _bytes(text: str) -> int:
+    found = re.fullmatch(r"(\d{1,9})([KMGT]?)(i?B)?", text)
+    if found is None or not int(found[1]):
+        raise typer.BadParameter(f"{text!r} is no size: write 200G, 500M or a number of bytes", param_hint="--quota")
+    return int(found[1]) * _UNITS[found[2]]
