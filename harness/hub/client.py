@@ -7,7 +7,9 @@ here, what will not raises Unfetched, with the verdict that it means.
 
 from __future__ import annotations
 
+import functools
 import re
+import ssl
 import threading
 import time
 from collections.abc import Iterator
@@ -123,7 +125,7 @@ def patient(patience: Patience) -> Iterator[None]:
     # Xet's own client and telemetry would ask outside the budget, and with other patience.
     before = constants.HF_HUB_DISABLE_XET, constants.HF_HUB_DISABLE_TELEMETRY
     constants.HF_HUB_DISABLE_XET = constants.HF_HUB_DISABLE_TELEMETRY = True
-    own = get_session().event_hooks["request"]  # they keep to HF_HUB_OFFLINE, among other things
+    own = _own_hooks()
     set_client_factory(lambda: _Client(patience, gate, own))
     try:
         yield
@@ -133,14 +135,27 @@ def patient(patience: Patience) -> Iterator[None]:
         constants.HF_HUB_DISABLE_XET, constants.HF_HUB_DISABLE_TELEMETRY = before
 
 
+@functools.cache
+def _own_hooks() -> list[Any]:
+    """What the library itself does before every request: it keeps to HF_HUB_OFFLINE, among other things."""
+    return get_session().event_hooks["request"]
+
+
+@functools.cache
+def _trusted() -> ssl.SSLContext:
+    """The certificates that are trusted; reading them takes longer than most requests."""
+    return httpx2.create_ssl_context()
+
+
 class _Client(httpx2.Client):
     """Makes each request until it is settled."""
 
     def __init__(self, patience: Patience, gate: Gate, own: list[Any]) -> None:
         hooks = {"request": [*own, self._counted], "response": [self._seen]}
-        super().__init__(event_hooks=hooks, follow_redirects=True, timeout=None)
+        super().__init__(event_hooks=hooks, follow_redirects=True, timeout=None, verify=_trusted())
         self._patience, self._gate = patience, gate
-        self._jitter = wait_exponential_jitter(patience.first_wait, patience.longest_wait, jitter=patience.first_wait)
+        longest, step = patience.longest_wait, patience.first_wait
+        self._jitter = wait_exponential_jitter(max=longest, multiplier=step, jitter=step)
 
     def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         silence = self._patience.answer

@@ -1,0 +1,174 @@
+"""Fetching from a Hub that misbehaves in every way it can: verdicts, requests, hashes, quota, tokens."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from fault_table import FILES, PATIENCE, QUOTA, entry, served
+from hub_server import Fault
+
+from harness.cases import UNFETCHED, Verdict, Weights
+from harness.hub import index, space
+from harness.hub.fetch import Settings, fetch_all
+from harness.redaction import HIDDEN
+
+TOKEN = "hf_" + "Ab3" * 12
+SIZE = sum(map(len, FILES.values()))
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def fetch(hub, cache, *entries, **settings):
+    """What became of the entries, by id."""
+    asked = Settings(cache, PATIENCE, hub.endpoint, **settings)
+    return {ended.entry.model_id: ended.fetched for ended in fetch_all(entries, asked)}
+
+
+def stored(cache):
+    """Bytes of all files of the Hub's in a cache."""
+    return sum(path.stat().st_size for path in (cache / "hub" / "files").glob("*/blobs/*"))
+
+
+def test_every_fault_ends_in_its_verdict_without_a_storm_and_within_the_quota(hub, tmp_path):
+    expected = served(hub, sound=12)
+    found = fetch(hub, tmp_path, *map(entry, expected), quota=QUOTA)
+    assert {name: one.verdict for name, one in found.items()} == {name: one.verdict for name, one in expected.items()}
+    assert {name: one.moved_to for name, one in found.items() if one.moved_to} == {"faulty/renamed": "sound/new-name"}
+    assert [name for name, one in expected.items() if hub.requests[name] > one.requests] == []
+    assert stored(tmp_path) <= QUOTA
+    assert {one.verdict for one in expected.values()} >= UNFETCHED
+    assert all(one.message for one in found.values() if one.verdict)
+    kept = next(one for one in found.values() if not one.verdict)
+    for name, content in FILES.items():
+        assert Path(kept.config).with_name(name).read_bytes() == content
+
+
+def test_configs_cost_two_requests_and_none_the_next_time(hub, tmp_path):
+    made = hub.add("acme/alpha", FILES)
+    pinned = entry("acme/alpha", Weights.SYNTHETIC, made.commit)
+    newest = entry("acme/alpha", Weights.SYNTHETIC)
+    found = fetch(hub, tmp_path, pinned)["acme/alpha"]
+    assert (found.revision, Path(found.config).read_bytes()) == (made.commit, FILES["config.json"])
+    assert hub.requests["acme/alpha"] == 2
+    fetch(hub, tmp_path, newest)
+    hub.requests.clear()
+    hub.add("acme/alpha", FILES | {"config.json": b"{}"})
+    assert fetch(hub, tmp_path, pinned)["acme/alpha"] == found
+    assert fetch(hub, tmp_path, newest)["acme/alpha"].revision == made.commit
+    assert not hub.requests
+    assert fetch(hub, tmp_path, newest, refresh=True)["acme/alpha"].revision != made.commit
+    assert index.known(tmp_path, pinned) == found
+    assert index.known(tmp_path, entry("acme/beta")) is None
+
+
+def test_a_config_without_an_end_is_given_up(hub, tmp_path, monkeypatch):
+    hub.add("acme/alpha", {"config.json": b" " * 40_000})
+    monkeypatch.setattr("harness.hub.fetch.CONFIG_BYTES", 10_000)
+    found = fetch(hub, tmp_path, entry("acme/alpha", Weights.SYNTHETIC))["acme/alpha"]
+    assert (found.verdict, "larger than" in found.message) == (Verdict.HUB_ERROR, True)
+
+
+def test_what_was_used_longest_ago_is_evicted_and_never_what_is_in_use(hub, tmp_path):
+    names = ["acme/a", "acme/b", "acme/c"]
+    for name in names:
+        hub.add(name, FILES)
+    room = 2 * SIZE + 500
+    fetch(hub, tmp_path, entry("acme/a"), quota=room)
+    fetch(hub, tmp_path, entry("acme/b"), quota=room)
+    index.touch(tmp_path, index.known(tmp_path, entry("acme/a")))
+    with space.in_use(tmp_path, "acme/b"):
+        assert fetch(hub, tmp_path, entry("acme/c"), quota=room)["acme/c"].verdict == ""
+    present = [name for name in names if index.known(tmp_path, entry(name))]
+    assert present == ["acme/b", "acme/c"]
+    with space.in_use(tmp_path, "acme/b"), space.in_use(tmp_path, "acme/c"):
+        refused = fetch(hub, tmp_path, entry("acme/a"), quota=room)["acme/a"]
+    assert refused.verdict == Verdict.DISK_FULL
+    assert Path(index.read(tmp_path, Weights.HUB, "acme/a", "").config).is_file()  # kilobytes that more runs need
+    assert fetch(hub, tmp_path, entry("acme/a"), quota=room)["acme/a"].weights
+    assert [name for name in names if index.known(tmp_path, entry(name))] == ["acme/a", "acme/c"]
+    assert stored(tmp_path) <= room
+
+
+def test_a_full_disk_is_seen_before_anything_is_fetched(hub, tmp_path, monkeypatch):
+    hub.add("acme/alpha", FILES)
+    monkeypatch.setattr("harness.hub.space.LEFT_FREE", 2**60)
+    monkeypatch.setattr(space.reserve, "__defaults__", (2**60,))
+    found = fetch(hub, tmp_path, entry("acme/alpha"))["acme/alpha"]
+    assert (found.verdict, hub.requests["acme/alpha"]) == (Verdict.DISK_FULL, 1)
+
+
+def test_a_killed_prefetch_goes_on_with_what_it_lacks(hub, tmp_path):
+    made = hub.add("acme/alpha", FILES, Fault("stall", 1, on="GET .*/model.safetensors"))
+    script = (
+        "import sys; from pathlib import Path; from fault_table import entry; from harness.hub.fetch import *;"
+        "list(fetch_all([entry('acme/alpha')], Settings(Path(sys.argv[1]), Patience(answer=99), sys.argv[2])))"
+    )
+    environment = os.environ | {"HF_HUB_OFFLINE": "0", "PYTHONPATH": f"{ROOT}:{ROOT / 'tests' / 'hub'}"}
+    child = subprocess.Popen([sys.executable, "-c", script, str(tmp_path), hub.endpoint], env=environment)
+    while not any("GET" in request and request.endswith("cdn/acme/alpha/model.safetensors") for request, *_ in hub.log):
+        assert child.poll() is None
+        time.sleep(0.02)
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    unfinished = index.read(tmp_path, Weights.HUB, "acme/alpha", "")
+    assert unfinished.verdict == Verdict.CHECKPOINT_MISSING
+    hub.log.clear()
+    assert fetch(hub, tmp_path, entry("acme/alpha"))["acme/alpha"].verdict == ""
+    assert {request.rpartition("/")[2] for request, *_ in hub.log} == {made.commit, "model.safetensors"}
+    assert stored(tmp_path) == SIZE
+
+
+def test_a_token_goes_to_the_hub_and_nowhere_else(hub, tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    hub.add("acme/alpha", FILES)
+    hub.add("acme/echo", FILES, Fault("status", status=403, message=f"no: Bearer {TOKEN}"))
+    found = fetch(hub, tmp_path, entry("acme/alpha"), entry("acme/echo"))
+    sent = {(host.partition(":")[0], TOKEN in authorization) for _, authorization, host in hub.log}
+    assert sent == {("127.0.0.1", True), ("localhost", False)}
+    assert HIDDEN in found["acme/echo"].message
+    written = "".join(path.read_text() for path in (tmp_path / "hub" / "index").rglob("*.json"))
+    assert "acme/echo" in written
+    assert TOKEN not in written
+
+
+def test_pickles_are_taken_only_where_they_are_asked_for(hub, tmp_path):
+    hub.add("acme/old", {"config.json": b"{}", "pytorch_model.bin": b"x" * 99, "modeling_old.py": b"import os"})
+    refused = fetch(hub, tmp_path, entry("acme/old"))["acme/old"]
+    assert (refused.verdict, "--allow-pickle" in refused.message) == (Verdict.NO_SAFETENSORS, True)
+    taken = fetch(hub, tmp_path, entry("acme/old"), allow_pickle=True)["acme/old"]
+    assert taken.weights == ("pytorch_model.bin",)
+
+
+def test_nothing_answers(hub, tmp_path):
+    endpoint, hub.endpoint = hub.endpoint, "http://127.0.0.1:9"
+    try:
+        found = fetch(hub, tmp_path, entry("acme/alpha"))["acme/alpha"]
+    finally:
+        hub.endpoint = endpoint
+    assert (found.verdict, "cannot be reached" in found.message) == (Verdict.HUB_TIMEOUT, True)
+
+
+def test_whoever_stops_leaves_nothing_running(hub, tmp_path):
+    for number in range(40):
+        hub.add(f"acme/m{number}", FILES)
+    entries = [entry(f"acme/m{number}", Weights.SYNTHETIC) for number in range(40)]
+    with contextlib.closing(fetch_all(entries, Settings(tmp_path, PATIENCE, hub.endpoint), workers=2)) as each:
+        next(each)
+    seen = hub.requests.total()
+    assert seen < 40
+    time.sleep(0.1)
+    assert hub.requests.total() == seen
+
+
+def test_a_record_that_cannot_be_read_is_none(tmp_path):
+    path = index.place(tmp_path, Weights.HUB, "acme/alpha", "")
+    path.parent.mkdir(parents=True)
+    for text in ("", "[]", json.dumps({"kind": "hub", "weights": []}), json.dumps({"kind": "odd", "weights": []})):
+        path.write_text(text)
+        assert index.read(tmp_path, Weights.HUB, "acme/alpha", "") is None
