@@ -75,7 +75,7 @@ def lint(session: nox.Session) -> None:
 def bench(session: nox.Session) -> None:
     """The figures of benchmarks/: all of them, or `-- NAME...`."""
     _install(session)
-    for name in session.posargs or ["overhead", "versus_fresh_process", "sharding", "model_list"]:
+    for name in session.posargs or ["overhead", "versus_fresh_process", "sharding", "model_list", "hub_faults"]:
         _python(session, f"benchmarks/{name}.py")
 
 

@@ -11,12 +11,16 @@ HIDDEN = "<hidden>"
 
 _SHORTEST = 8
 """A shorter value of such a variable is no token, and its letters occur in any text."""
+# Every repetition that may fail late is bounded: texts have millions of characters.
 _PATTERNS = (
     (re.compile(r"\bhf_[A-Za-z0-9]{16,}"), HIDDEN),
     (re.compile(r"\b(Bearer|Basic)\s+[\w.~+/=-]{8,}", re.IGNORECASE), rf"\1 {HIDDEN}"),
-    (re.compile(r"(\w+://)[^\s/@:]+:[^\s/@]+@"), rf"\1{HIDDEN}@"),
+    (re.compile(r"://[^\s/@:]{1,256}:[^\s/@]{1,256}@"), f"://{HIDDEN}@"),
     # Links that the Hub signs for its stores are keys to a file as long as they last.
-    (re.compile(r"([?&](?:X-Amz-\w+|Signature|Key-Pair-Id|Policy|token)=)[^&\s\"']+", re.IGNORECASE), rf"\1{HIDDEN}"),
+    (
+        re.compile(r"([?&](?:X-Amz-\w{1,32}|Signature|Key-Pair-Id|Policy|token)=)[^&\s\"']+", re.IGNORECASE),
+        rf"\1{HIDDEN}",
+    ),
 )
 
 

@@ -71,7 +71,7 @@ def test_a_config_is_found_from_the_folder_of_the_list(tmp_path, monkeypatch):
     [
         (",absent.json", ",absent.json", "mine.csv:2: config is 'absent.json'"),
         (",absent.json", ",.", "config is '.'"),
-        ("synthetic,,,absent.json", "hub,kind,,a.json", "config is 'a.json'; valid: empty unless weights is synthetic"),
+        ("synthetic,,,absent.json", "hub,kind,,a.json", "config is 'a.json'; valid: empty where a package has"),
     ],
 )
 def test_bad_configs_of_a_list_are_named_by_file_and_line(tmp_path, old, new, complaint):

@@ -1,0 +1,138 @@
+"""What `zoo prefetch` found is what a run goes by: a config, a checkpoint, or the verdict of why there is none."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from fault_table import CONFIG, FILES, entry
+from hub_server import Fault
+from typer.testing import CliRunner
+
+from harness import jobs
+from harness.cases import Case, Dtype, Mode, Phase, Profile, Stage, Verdict, Weights
+from harness.cli import made_lists
+from harness.cli.app import app
+from harness.derived import derived_path
+from harness.hub import index
+from harness.pytest_plugin.executor import Executor
+from harness.records import Record
+from harness.redaction import HIDDEN
+from model_lists import ListError, load_list, write_list
+from results import schema
+
+
+class Runner:
+    """Stands in for the job runner: it passes everything, and remembers what it was given."""
+
+    def __init__(self, target, cache, **_):
+        self.facts, self.given = None, []
+
+    def run(self, case):
+        self.given.append(case)
+        return Record(case, "cpu", False, Verdict.PASS, Stage.COMPARE)
+
+
+@pytest.fixture
+def execute(tmp_path, monkeypatch):
+    """What the runner was given for an entry, None where nothing, and the row that was kept."""
+    monkeypatch.setattr(jobs, "JobRunner", Runner)
+
+    def executed(asked):
+        rows = []
+        run = SimpleNamespace(id="run", journal=lambda _: SimpleNamespace(append=rows.append), announce=lambda *_: None)
+        target = SimpleNamespace(name="cpu", emulated=False)
+        executor = Executor(target, tmp_path, run, "main", "", None, None, None)
+        executor.run(Case(asked, Phase.FORWARD, Mode.EAGER, Dtype.FLOAT32, Profile.PADDED))
+        return next(iter(executor._runner.given), None), rows[0]
+
+    return executed
+
+
+def prefetch(hub, tmp_path, monkeypatch, entries, *options):
+    """`zoo prefetch` of a list of the entries."""
+    write_list(tmp_path / "mine.csv", entries)
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", hub.endpoint)
+    template = hub.endpoint + "/{repo_id}/resolve/{revision}/{filename}"
+    monkeypatch.setattr("huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE", template)
+    monkeypatch.setattr("huggingface_hub.file_download.HUGGINGFACE_CO_URL_TEMPLATE", template, raising=False)
+    return CliRunner().invoke(
+        app, ["prefetch", "--list", str(tmp_path / "mine.csv"), "--cache", str(tmp_path), *options]
+    )
+
+
+def test_what_was_fetched_is_given_to_the_case_and_what_was_not_is_its_verdict(hub, tmp_path, monkeypatch, execute):
+    alpha = hub.add("acme/alpha", FILES)
+    hub.add("acme/gated", FILES, Fault("status", status=401, code="GatedRepo"))
+    synthetic, gated, real = entry("acme/alpha", Weights.SYNTHETIC), entry("acme/gated"), entry("acme/alpha")
+    ended = prefetch(hub, tmp_path, monkeypatch, [synthetic, gated, real])
+    assert ended.exit_code == 1, ended.output
+    assert "GATED  bert/BertModel/acme/gated/hub" in ended.output
+
+    case, row = execute(synthetic)
+    assert (case.entry.revision, Path(case.entry.config).read_bytes()) == (alpha.commit, CONFIG)
+    assert (row["revision"], row["config"]) == (alpha.commit, "")
+    case, _ = execute(real)
+    assert case.entry.config.endswith(f"{alpha.commit}/config.json")
+    case, row = execute(gated)
+    assert case is None
+    assert (row["verdict"], row["stage"]) == ("GATED", "fetch")
+    assert "zoo prefetch -k acme/gated" in row["message"]
+    never = entry("acme/never", Weights.SYNTHETIC)
+    assert execute(never)[0].entry == never
+
+
+def test_prefetch_ends_with_a_code_for_scripts(hub, tmp_path, monkeypatch):
+    hub.add("acme/alpha", FILES)
+    alpha, gone = entry("acme/alpha"), entry("acme/gone")
+    assert prefetch(hub, tmp_path, monkeypatch, [gone]).exit_code == 2
+    assert prefetch(hub, tmp_path, monkeypatch, [alpha], "--configs-only").exit_code == 0
+    assert index.read(tmp_path, Weights.HUB, "acme/alpha", "") is None
+    assert prefetch(hub, tmp_path, monkeypatch, [alpha], "--quota", "1K").exit_code == 2
+    assert prefetch(hub, tmp_path, monkeypatch, [alpha], "--quota", "odd").exit_code == 2
+    synthetic = dataclasses.replace(alpha, weights=Weights.SYNTHETIC)
+    assert prefetch(hub, tmp_path, monkeypatch, [synthetic], "--weights", "hub").exit_code == 0
+    assert index.known(tmp_path, alpha).weights
+
+
+def test_a_folder_is_a_model_of_its_own(tmp_path):
+    write = derived_path(tmp_path)
+    write.parent.mkdir(parents=True)
+    write_list(write, [entry("google-bert/bert-base-uncased", Weights.SYNTHETIC)])
+    folder = tmp_path / "my checkpoint!"
+    folder.mkdir()
+    with pytest.raises(ListError, match="no checkpoint"):
+        made_lists.of_checkpoints([str(folder)], tmp_path)
+    config = {"model_type": "bert", "architectures": ["BertModel"]}
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ListError, match="no weights in safetensors"):
+        made_lists.of_checkpoints([str(folder)], tmp_path)
+    (folder / "model.safetensors").write_bytes(FILES["model.safetensors"])
+    (made,) = made_lists.of_checkpoints([str(folder)], tmp_path)
+    (found,) = load_list(made)
+    assert (found.id, found.config) == ("bert/BertModel/mycheckpoint/hub", str(folder / "config.json"))
+    (folder / "config.json").write_text(json.dumps(config | {"architectures": ["Odd"]}))
+    with pytest.raises(ListError, match="'Odd' is no model class"):
+        made_lists.of_checkpoints([str(folder)], tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("set hf_" + "aB1" * 10, f"set {HIDDEN}"),
+        ("authorization: Bearer abcdefgh123", f"authorization: Bearer {HIDDEN}"),
+        ("https://me:secret@mirror/x", f"https://{HIDDEN}@mirror/x"),
+        ("GET /x?X-Amz-Signature=abc&y=1", f"GET /x?X-Amz-Signature={HIDDEN}&y=1"),
+        ("my own token: moon-rise-77", f"my own token: {HIDDEN}"),
+        ("hf_hub_download and a basic test", "hf_hub_download and a basic test"),
+    ],
+)
+def test_rows_hold_no_credentials(monkeypatch, text, kept):
+    monkeypatch.setenv("HF_TOKEN", "moon-rise-77")
+    case = Case(entry("acme/alpha"), Phase.FORWARD, Mode.EAGER, Dtype.FLOAT32, Profile.PADDED)
+    record = Record(case, "cpu", False, Verdict.RUN_ERROR, Stage.RUN, message=text, detail=text, log=text)
+    row = schema.row(record, "run")
+    assert {row["message"], row["detail"], row["log"]} == {kept}
