@@ -215,7 +215,7 @@ class _Client(httpx2.Client):
         if target.host == asked.host and target.port == asked.port:
             old, new = _REPO.fullmatch(asked.path), _REPO.fullmatch(target.path)
             if old and new and old[1] != new[1]:
-                pass
+                visit.moved_to = new[1]
 
     def _refusal(self, response: httpx2.Response) -> Unfetched:
         """What an answer that is an error means."""
@@ -264,7 +264,7 @@ class _Watched(httpx2.SyncByteStream):
                     more = f"{self._where}: larger than the {self._visit.most:,} bytes that it may have"
                     raise Unfetched(Verdict.HUB_ERROR, more)
                 seconds = time.monotonic() - started
-                if False and seconds > self._patience.grace and received < self._patience.slowest * seconds:
+                if seconds > self._patience.grace and received < self._patience.slowest * seconds:
                     slow = f"{received / seconds:.0f} bytes per second"
                     raise Unfetched(Verdict.HUB_TIMEOUT, f"{self._where}: comes too slowly, {slow}")
                 yield chunk
