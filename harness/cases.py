@@ -56,9 +56,11 @@ class Profile(StrEnum):
 
 
 class Weights(StrEnum):
-    """Where the parameters come from: seeded on a reduced config, or a real checkpoint."""
+    """Where the parameters come from: seeded on the architecture's defaults or on the model's own config, both reduced,
+    or a real checkpoint."""
 
     SYNTHETIC = "synthetic"
+    CONFIG = "config"
     HUB = "hub"
 
 
@@ -149,7 +151,7 @@ class Verdict(StrEnum):
     OOM_HOST = "OOM_HOST", Group.ENVIRONMENT, "the host ran out of memory"
     TOO_LARGE = "TOO_LARGE", Group.ENVIRONMENT, "predicted to need more memory than there is; it was not started"
     DISK_FULL = "DISK_FULL", Group.ENVIRONMENT, "no space left to write"
-    CHECKPOINT_MISSING = "CHECKPOINT_MISSING", Group.ENVIRONMENT, "the real checkpoint is not on this machine"
+    CHECKPOINT_MISSING = "CHECKPOINT_MISSING", Group.ENVIRONMENT, "the real checkpoint, or the model's own config, is not here"
     GATED = "GATED", Group.ENVIRONMENT, "the Hub gives the model only to those it knows, and not to this machine"
     GONE = "GONE", Group.ENVIRONMENT, "the Hub has no such model, revision or file, or none that this machine may see"
     NO_SAFETENSORS = "NO_SAFETENSORS", Group.ENVIRONMENT, "the checkpoint has no weights that cannot carry code"
@@ -178,8 +180,9 @@ class Entry:
     parameter count or None where unknown; `package` names the installed Python package
     that carries the real checkpoint of a `hub`-weights entry, empty otherwise. `phases` are
     those that its class has, in the order of `Phase`. `config` is the path of the model's own
-    config.json, which a `synthetic` entry is then reduced from, and beside which the checkpoint of a
-    `hub` entry lies; empty where only the architecture's defaults, or the package, are known.
+    config.json, which a `synthetic` or `config` entry is then reduced from, and beside which the
+    checkpoint of a `hub` entry lies; empty where only the architecture's defaults, or the package, are
+    known. That of a `config` entry is where `zoo prefetch` puts it, and need not be there yet.
     `gated` (does the Hub ask for a token) and `custom_code` (does the model need code of its own
     repository) are yes, no or unknown.
     """

@@ -9,6 +9,7 @@ transformers, so that listing and planning stay instant.
 from __future__ import annotations
 
 import csv
+import os
 import re
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -244,9 +245,11 @@ def _entry(path: Path, row: dict[str, str]) -> tuple[Entry | None, list[str]]:
     if row["config"]:
         if row["package"]:
             wrong("config", "empty where a package has the checkpoint")
-        elif not (path.parent / row["config"]).is_file():
+        elif row["weights"] != Weights.CONFIG and not (path.parent / row["config"]).is_file():
             wrong("config", "the path of a config.json from the list's folder on, or empty")
-        row["config"] = str((path.parent / row["config"]).resolve())
+        row["config"] = os.path.abspath(path.parent / row["config"])  # a link's own place: the weights lie beside it
+    elif row["weights"] == Weights.CONFIG:
+        wrong("config", f"not empty where weights is {Weights.CONFIG}; `zoo run --weights config` makes such a list")
     one_of("gated", ANSWERS)
     one_of("custom_code", ANSWERS)
     if problems:

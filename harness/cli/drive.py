@@ -136,14 +136,18 @@ def again(request: Request, cases: Sequence[str], run: Run) -> Plan:
 
 
 def _lists_of(run: Run, lists: tuple[Path, ...], cache: Path) -> tuple[Path, ...]:
-    """The lists, and those that the run's cases came from, as far as they ship or are derived."""
-    from harness.derived import derived_list
-    from model_lists import list_names, list_path
+    """The lists, and those that the run's cases came from, as far as they ship, are derived, or were made here."""
+    from harness.cli import made_lists
+    from model_lists import list_names
 
-    used = run.provenance.get("lists", {})
-    shipped = [list_path(name) for name in list_names() if f"{name}.csv" in used]
-    derived = [derived_list(cache)] if f"{DERIVED_LIST}.csv" in used else []
-    return tuple(dict.fromkeys((*lists, *shipped, *derived)))
+    found = list(lists)
+    for file_name, digest in run.provenance.get("lists", {}).items():
+        name = file_name.removesuffix(".csv")
+        if made_lists.parted(name)[0] in (*list_names(), DERIVED_LIST):
+            found += options.list_paths([name], cache=cache)
+        elif made := made_lists.kept(file_name, digest, cache):
+            found.append(made)
+    return tuple(dict.fromkeys(found))
 
 
 def resumed(request: Request, run_id: str) -> Plan:
@@ -245,13 +249,20 @@ def _execute(plan: Plan, reporter: Reporter, compare: bool) -> int:
 
 
 def say_what_lacks(plan: Plan) -> None:
-    """A line on stderr about models that lack an asked phase, and one about those that nothing here runs."""
+    """Lines on stderr about models that lack an asked phase, that nothing here runs, and that were not fetched."""
+    from harness.hub import index
+
     if plan.lacking:
         counts = ", ".join(f"{count} have no {phase}" for phase, count in plan.lacking.items())
         print(f"of the chosen models {counts}: no cases for these", file=sys.stderr)
     if plan.not_attempted:
         counts = ", ".join(f"{count} {library}" for library, count in plan.not_attempted.items())
         print(f"NOT ATTEMPTED: {counts} models of the chosen: nothing here runs these libraries yet", file=sys.stderr)
+    entries = {case.entry for case in plan.cases if index.wanted(case.entry)}
+    absent = sum(index.known(plan.cache, entry).failed is not None for entry in entries)
+    if absent:
+        what = f"{absent} of {len(entries)} models that need something of the Hub"
+        print(f"NOT FETCHED: {what}; their cases will say why (`zoo prefetch` fetches)", file=sys.stderr)
 
 
 def _arguments(plan: Plan, plan_file: Path) -> list[str]:

@@ -47,7 +47,11 @@ Select = Annotated[
 ]
 OfWeights = Annotated[
     str | None,
-    typer.Option("--weights", metavar="KIND", help="synthetic, or hub: every model's real ones (default: the list's)."),
+    typer.Option(
+        "--weights",
+        metavar="KIND",
+        help="synthetic; config: seeded, on each model's own config; hub: the real ones (default: the list's).",
+    ),
 ]
 Workers = Annotated[int | None, typer.Option("--workers", "-n", min=1, help="Side by side (default: cores).")]
 Store = Annotated[
@@ -124,8 +128,9 @@ def list_paths(
 
     Without a tier, `words` mean models of the first of these that has them all: the smoke list, so that an architecture
     is one model; that and what transformers registers, for a type or class alone; all shipped lists; and these with
-    what transformers registers. Raises ListError.
+    what transformers registers. An id of a model with other weights than listed means it with these. Raises ListError.
     """
+    from harness.cli import made_lists
     from harness.derived import derived_list, registered_word
     from harness.pytest_plugin.settings import default_cache
     from model_lists import DERIVED_LIST, DERIVED_TIERS, NESTED_TIERS, ListError, list_names, list_path, lists_for
@@ -142,15 +147,17 @@ def list_paths(
             missing = _unknown_to(smoke, words)
             if all(map(registered_word, missing)):
                 return (*smoke, derived_list(folder)) if missing else smoke
+        kinds = _weights_of(_unknown_to(shipped, words))
+        shipped = (*shipped, *(path for kind in kinds for path in made_lists.with_weights(shipped, kind, folder)))
         if _unknown_but_registered(shipped, words):
             return (*shipped, derived_list(folder))
         return shipped
     paths: dict[Path, None] = {}
     for name in lists:
-        if name == DERIVED_LIST:
-            path = derived_list(folder)
-        elif not name.endswith(".csv") and "/" not in name:
-            path = list_path(name)
+        if not name.endswith(".csv") and "/" not in name:
+            base, weights = made_lists.parted(name)
+            named = (derived_list(folder) if base == DERIVED_LIST else list_path(base),)
+            (path,) = made_lists.with_weights(named, weights or None, folder)
         else:
             path = Path(name).absolute()
             if not path.is_file():
@@ -161,13 +168,24 @@ def list_paths(
 
 def list_name(path: Path) -> str:
     """What `--list` calls a list, on any machine that has it: the inverse of `list_paths`."""
+    from harness.cli import made_lists
     from model_lists import DERIVED_LIST, list_names, list_path
 
     if path.stem in list_names() and path == list_path(path.stem):
         return path.stem
     if path.name == f"{DERIVED_LIST}.csv":
         return DERIVED_LIST
+    base, weights = made_lists.parted(path.stem)
+    if weights and base in (*list_names(), DERIVED_LIST) and made_lists.is_made(path):
+        return path.stem
     return os.path.relpath(path)
+
+
+def _weights_of(words: Sequence[str]) -> list[str]:
+    """Kinds of weights that ids of entries or cases among the words name."""
+    from harness.cases import Weights
+
+    return [kind for kind in Weights if any(kind in word.split("/")[3:] for word in words)]
 
 
 def _unknown_but_registered(shipped: Sequence[Path], words: Sequence[str]) -> bool:

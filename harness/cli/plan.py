@@ -32,6 +32,7 @@ def plan(
     dtypes: options.Dtypes = None,
     profiles: options.Profiles = None,
     select: options.Select = None,
+    weights: options.OfWeights = None,
     store: options.StoreAnywhere = None,
     cache: options.Cache = None,
     shards: Annotated[int, typer.Option("--shards", min=1, max=10_000, help="Number of machines.")] = 1,
@@ -46,7 +47,7 @@ def plan(
 
     Without --list and --tier: the smoke tier.
     """
-    from harness.cli import drive, planning
+    from harness.cli import drive, made_lists, planning
     from harness.plan.document import dumps
     from results.files import write_atomically
     from results.learned import RECENT_RUNS
@@ -57,7 +58,9 @@ def plan(
         pull(url, folder, newest=RECENT_RUNS)
     tier = tier or (None if lists else "smoke")
     request = drive.Request(
-        lists=options.list_paths(lists, tier=tier, words=select or (), cache=cache),
+        lists=made_lists.with_weights(
+            options.list_paths(lists, tier=tier, words=select or (), cache=cache), weights, cache
+        ),
         target=target,
         phases=phases,
         modes=modes,

@@ -26,10 +26,14 @@ def prefetch(
     tier: options.Tier = None,
     lists: options.Lists = None,
     select: options.Select = None,
-    weights: options.OfWeights = None,
-    configs_only: Annotated[
-        bool, typer.Option("--configs-only", help="No checkpoints, whatever the list says of weights.")
-    ] = False,
+    weights: Annotated[
+        str | None,
+        typer.Option(
+            "--weights",
+            metavar="KIND",
+            help="config: only configs; hub: every model's weights (default: configs, and weights where the list has hub).",
+        ),
+    ] = None,
     quota: Annotated[
         str | None, typer.Option("--quota", metavar="SIZE", help="Disk for checkpoints, such as 200G (default: 100G).")
     ] = None,
@@ -42,35 +46,47 @@ def prefetch(
     workers: Annotated[int | None, typer.Option("--workers", "-n", min=1, help="Side by side (default: 8).")] = None,
     cache: options.Cache = None,
 ) -> None:
-    """Fetch configs, and checkpoints of models whose weights are `hub`, at the list's revisions. Runs need no network.
+    """Fetch what `zoo run --weights config` and `--weights hub` run from the Hub, ahead of them: runs are offline.
 
-    What is there is not fetched again, so that this goes on where it was stopped. Exit code 0: all is there. 1: some
-    could not be had, each with its verdict. 2: none could, or bad input. 130: interrupted.
+    Without --list, --tier and --select: the smoke tier. Each model is fetched at the revision that its list pins, else
+    the newest. What is there is not fetched again, so the same command goes on where it was stopped.
+
+    HF_TOKEN opens gated models, HF_ENDPOINT names a mirror, HF_HUB_CACHE a folder of files that others use too.
+
+    Exit code 0: all is there. 1: some could not be had, each told with its verdict. 2: none could, or bad input.
+    130: interrupted.
     """
-    from harness.cli.made_lists import with_weights
+    from harness.cases import Weights
+    from harness.cli import made_lists
     from harness.hub.index import wanted
-    from harness.plan import PlanError
+    from harness.plan import PlanError, attempted
     from harness.plan import select as chosen
+    from harness.pytest_plugin.settings import default_cache
     from model_lists import load_list
 
     size = _bytes(quota) if quota is not None else None
-    if configs_only and weights:
-        raise PlanError("--configs-only and --weights contradict each other: give one of them")
-    paths = with_weights(options.list_paths(lists, tier=tier, words=select or (), cache=cache), weights, cache)
-    named = chosen((entry for path in paths for entry in load_list(path)), tier=tier, words=select or ())
-    entries = [entry for entry in named if wanted(entry)]
-    if configs_only:
-        entries = _without_weights(entries)
-    if len(entries) < len(named):
-        print(f"{len(named) - len(entries)} of {len(named)} models need nothing of the Hub", file=sys.stderr)
-    if not entries:
-        return
-    _fetch(entries, cache, size, allow_pickle=allow_pickle, refresh=refresh, workers=workers)
+    if weights == Weights.SYNTHETIC:
+        raise PlanError("--weights synthetic needs nothing of the Hub; valid: config, hub")
+    folder = Path(cache or default_cache()).absolute()
+    tier = tier or (None if lists or select else "smoke")
+    paths = options.list_paths(lists, tier=tier, words=select or (), cache=folder)
+    paths = made_lists.with_weights(paths, weights, folder)
+    listed = chosen((entry for path in paths for entry in load_list(path)), tier=tier, words=select or ())
+    named = attempted(listed, select or ())
+    wants = [
+        made_lists.weighed(entry, Weights.CONFIG, folder) if entry.weights is Weights.SYNTHETIC else entry
+        for entry in named
+    ]
+    entries = [entry for entry in wants if wanted(entry)]
+    if len(entries) < len(listed):
+        print(f"{len(listed) - len(entries)} of {len(listed)} models have nothing to fetch", file=sys.stderr)
+    if entries:
+        _fetch(entries, folder, size, allow_pickle=allow_pickle, refresh=refresh, workers=workers)
 
 
 def _fetch(
     entries: list[Entry],
-    cache: Path | None,
+    folder: Path,
     quota: int | None,
     *,
     allow_pickle: bool,
@@ -83,11 +99,9 @@ def _fetch(
     from harness.hub import space
     from harness.hub.fetch import WORKERS, Settings, fetch_all
     from harness.plan import PlanError
-    from harness.pytest_plugin.settings import default_cache
 
     if constants.is_offline_mode():
         raise PlanError("HF_HUB_OFFLINE is set: unset it to fetch from the Hub")
-    folder = Path(cache or default_cache()).absolute()
     settings = Settings(folder, quota=quota or space.QUOTA, allow_pickle=allow_pickle, refresh=refresh)
     console = Console()
     ended: list[Ended] = []
@@ -112,14 +126,6 @@ def _fetch(
     failed = sum(one.fetched.failed is not None for one in ended)
     if failed:
         raise typer.Exit(EXIT_NOTHING if failed == len(ended) else EXIT_UNEXPECTED)
-
-
-def _without_weights(entries: list[Entry]) -> list[Entry]:
-    from dataclasses import replace
-
-    from harness.cases import Weights
-
-    return [replace(entry, weights=Weights.SYNTHETIC) for entry in entries]
 
 
 def _tell(one: Ended, console: Console) -> None:

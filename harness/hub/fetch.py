@@ -100,8 +100,8 @@ def _one(entry: Entry, settings: Settings, stopped: threading.Event) -> Ended:
     known = Fetched(kind, entry.model_id, entry.revision)
     if before is not None:
         known = dataclasses.replace(before, verdict="", message="")
-    if settings.refresh:
-        known = dataclasses.replace(known, revision="")
+    if settings.refresh and not entry.revision:
+        known = dataclasses.replace(known, revision="", config="")
     with visiting(settings.patience, stopped) as visit:
         try:
             with space.alone(cache, entry.model_id):
@@ -118,17 +118,29 @@ def _one(entry: Entry, settings: Settings, stopped: threading.Event) -> Ended:
 
 
 class _Config:
-    """The config alone: two requests for a model that is new, none for one that is there."""
+    """The config alone: two requests for a model that is new, none for one that is there.
+
+    It is copied out of the library's cache to where runs look for it: others may empty that one.
+    """
 
     def __init__(self, settings: Settings, visit: Visit, known: Fetched) -> None:
         self.settings, self.visit, self.known = settings, visit, known
         self.revision = known.asked or known.revision
 
     def fetched(self) -> Fetched:
-        """What is known afterwards. Raises Unfetched."""
+        """What is known afterwards. Raises Unfetched, and OSError."""
+        if self.complete:
+            return self.known
         self.visit.most = CONFIG_BYTES * TRIES_OF_A_FILE
         path = self.file("config.json", self.revision or constants.DEFAULT_REVISION)
-        return dataclasses.replace(self.known, revision=path.parent.name, config=str(path), bytes=path.stat().st_size)
+        copy = index.config_path(self.settings.cache, self.known.model_id, self.known.asked)
+        index.write_whole(copy, path.read_bytes())
+        return dataclasses.replace(self.known, revision=path.parent.name, config=str(copy))
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything is there, and nothing newer is asked for."""
+        return self.known.complete and bool(self.known.revision)
 
     def file(self, name: str, revision: str, size: int | None = None, sha256: str | None = None) -> Path:
         """A file of the model, whole and right. Raises Unfetched."""
@@ -160,7 +172,7 @@ class _Checkpoint(_Config):
     def fetched(self) -> Fetched:
         """What is known afterwards. Raises Unfetched, and OSError."""
         known = self.known
-        if known.weights and self._complete():
+        if self.complete and known.weights:
             return known
         info = self._info()
         files = {file.rfilename: file for file in info.siblings or ()}
@@ -175,6 +187,7 @@ class _Checkpoint(_Config):
             known,
             revision=info.sha,
             moved_to=info.id if info.id != known.model_id else known.moved_to,
+            config="",
             weights=tuple(name for name in names if name != "config.json"),
             bytes=sum(sizes.values()),
         )
@@ -188,12 +201,6 @@ class _Checkpoint(_Config):
             sha256 = files[name].lfs.sha256 if files[name].lfs else None
             paths[name] = self.file(name, info.sha, sizes[name], sha256)
         return dataclasses.replace(reserved, config=str(paths["config.json"]))
-
-    def _complete(self) -> bool:
-        if self.settings.refresh or not self.known.config:
-            return False
-        paths = [Path(self.known.config).parent / name for name in ("config.json", *self.known.weights)]
-        return all(path.is_file() for path in paths) and self.known.bytes == sum(path.stat().st_size for path in paths)
 
     def _info(self) -> ModelInfo:
         with _in_words(self.known.model_id):

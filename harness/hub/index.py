@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from urllib.parse import quote
 
@@ -23,14 +23,12 @@ class Unfetched(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What is known of one model at one revision, for entries of one kind of weights.
+    """What is known of one model at one revision, for entries of one `kind` of weights: config or hub.
 
-    `asked` is the revision of the list, empty for the newest.
-
-    `revision` is the commit it is, `moved_to` the id it has on the Hub today where that is another. `config` is the
-    path of its config.json, `weights` the names of its checkpoint's files and `bytes` their size; empty and 0 where
-    they were not fetched or have been evicted. `verdict` is why the last try failed, in `message`; empty where it
-    did not.
+    `asked` is the revision of the list, empty for the newest, `revision` the commit that it is, and `moved_to` the id
+    that the model has on the Hub today where that is another. `config` is the path of its config.json, `weights` the
+    names of the files beside that which make up a checkpoint, and `bytes` what all of them take of the quota. `verdict`
+    is why they are not there, in `message`; empty where they are.
     """
 
     kind: Weights
@@ -46,24 +44,47 @@ class Fetched:
 
     @property
     def failed(self) -> Verdict | None:
-        """The verdict of the last try, None where it succeeded."""
+        """Why it is not there, None where it is."""
         return Verdict(self.verdict) if self.verdict else None
+
+    @property
+    def complete(self) -> bool:
+        """Whether every file is there."""
+        names = (Path(self.config).name, *self.weights)
+        return bool(self.config) and all((Path(self.config).parent / name).is_file() for name in names)
 
 
 def root(cache: Path) -> Path:
-    """Where everything of the Hub is kept in the harness's cache but the files themselves."""
+    """Where everything of the Hub is kept in the harness's cache but checkpoints that lie in $HF_HUB_CACHE."""
     return cache / "hub"
+
+
+def shared() -> str:
+    """$HF_HUB_CACHE: the folder of files that others use too; empty where there is none."""
+    return os.environ.get("HF_HUB_CACHE", "")
 
 
 def files(cache: Path) -> Path:
     """The folder with the files, laid out as the library's own cache: $HF_HUB_CACHE, or a part of the cache."""
-    named = os.environ.get("HF_HUB_CACHE")
-    return Path(named).expanduser().absolute() if named else root(cache) / "files"
+    return Path(shared()).expanduser().absolute() if shared() else root(cache) / "files"
+
+
+def config_path(cache: Path, model_id: str, asked: str) -> Path:
+    """Where a model's own config is kept once it was fetched, at the revision of the list."""
+    return root(cache) / "configs" / _named(model_id, asked)
 
 
 def place(cache: Path, kind: Weights, model_id: str, asked: str) -> Path:
     """The file that says what is known of a model."""
-    return root(cache) / "index" / kind / f"{quote(model_id, safe='')}@{quote(asked, safe='') or 'newest'}.json"
+    return root(cache) / "index" / kind / _named(model_id, asked)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a small file; readers see the old content or the new one. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as draft:
+        draft.write(content)
+    os.replace(draft.name, path)
 
 
 def read(cache: Path, kind: Weights, model_id: str, asked: str) -> Fetched | None:
@@ -72,12 +93,9 @@ def read(cache: Path, kind: Weights, model_id: str, asked: str) -> Fetched | Non
 
 
 def write(cache: Path, fetched: Fetched) -> None:
-    """Keep what is known of a model; readers see the old record or the new one. Raises OSError."""
+    """Keep what is known of a model. Raises OSError."""
     path = place(cache, fetched.kind, fetched.model_id, fetched.asked)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, encoding="utf-8", delete=False) as draft:
-        draft.write(json.dumps(asdict(fetched)))
-    os.replace(draft.name, path)
+    write_whole(path, json.dumps(asdict(fetched)).encode())
 
 
 def touch(cache: Path, fetched: Fetched) -> None:
@@ -85,29 +103,35 @@ def touch(cache: Path, fetched: Fetched) -> None:
     os.utime(place(cache, fetched.kind, fetched.model_id, fetched.asked))
 
 
-def by_use(cache: Path, kind: Weights) -> list[Fetched]:
-    """All of a kind, that which was used longest ago first."""
+def checkpoints(cache: Path) -> list[Fetched]:
+    """What is known of all checkpoints, that which was used longest ago first."""
     found = []
-    for path in (root(cache) / "index" / kind).glob("*.json"):
+    for path in (root(cache) / "index" / Weights.HUB).glob("*.json"):
         if (fetched := _read(path)) is not None:
             found.append((path.stat().st_mtime_ns, path.name, fetched))
     return [fetched for _, _, fetched in sorted(found, key=lambda one: one[:2])]
 
 
 def wanted(entry: Entry) -> bool:
-    """Whether the Hub has anything for an entry: one that a package or the list itself does not bring."""
-    return bool(entry.model_id) and "/" in entry.model_id and not entry.package and not entry.config
+    """Whether an entry needs something of the Hub: its config, or a checkpoint that no package or folder has."""
+    if entry.weights is Weights.HUB:
+        return "/" in entry.model_id and not entry.package and not entry.config
+    return entry.weights is Weights.CONFIG
 
 
-def known(cache: Path, entry: Entry) -> Fetched | None:
-    """What was fetched for an entry; None where nothing was, or nothing is of use to it."""
-    if not wanted(entry):
-        return None
+def known(cache: Path, entry: Entry) -> Fetched:
+    """What was fetched for an entry that wants something; CHECKPOINT_MISSING where it is not there."""
     fetched = read(cache, entry.weights, entry.model_id, entry.revision)
-    if fetched is None or fetched.verdict:
+    if fetched is None:
+        fetched = Fetched(entry.weights, entry.model_id, entry.revision)
+        return replace(fetched, verdict=Verdict.CHECKPOINT_MISSING, message="nothing was fetched of it yet")
+    if fetched.verdict or fetched.complete:
         return fetched
-    present = fetched.config and Path(fetched.config).is_file()
-    return fetched if present and (fetched.weights or entry.weights is not Weights.HUB) else None
+    return replace(fetched, verdict=Verdict.CHECKPOINT_MISSING, message="what was fetched of it is no longer there")
+
+
+def _named(model_id: str, asked: str) -> str:
+    return f"{quote(model_id, safe='')}@{quote(asked, safe='') or 'newest'}.json"
 
 
 def _read(path: Path) -> Fetched | None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from harness.cases import Verdict, Weights
+from harness.cases import Verdict
 from harness.hub import index
 from harness.hub.index import Fetched, Unfetched
 
@@ -30,49 +30,41 @@ def in_use(cache: Path, model_id: str) -> Iterator[None]:
 def alone(cache: Path, model_id: str) -> Iterator[None]:
     """Be the only one to fetch a model in here, which nobody evicts meanwhile; wait for another who fetches it."""
     with _locked(cache, f"{_repo(model_id)}.fetch", fcntl.LOCK_EX), in_use(cache, model_id):
-        for leftover in (index.files(cache) / _repo(model_id) / "blobs").glob("*.incomplete"):
-            leftover.unlink(missing_ok=True)  # of a process that was killed: the library begins such files anew
+        _sweep(cache, model_id)
         yield
 
 
-def reserve(cache: Path, fetched: Fetched, quota: int, left_free: int = LEFT_FREE) -> None:
+def reserve(cache: Path, fetched: Fetched, quota: int) -> None:
     """Make room for `fetched.bytes`, and keep the record, so that nobody else counts on the room.
 
     Raises Unfetched (DISK_FULL) where the quota or the disk is too small, whatever is evicted, and OSError.
     """
+    if fetched.bytes > quota:
+        raise Unfetched(Verdict.DISK_FULL, f"needs {fetched.bytes:,} bytes; the quota is {quota:,}")
     with _locked(cache, "quota", fcntl.LOCK_EX):
         own = index.place(cache, fetched.kind, fetched.model_id, fetched.asked)
-        others = [
-            one
-            for one in index.by_use(cache, Weights.HUB)
-            if index.place(cache, one.kind, one.model_id, one.asked) != own
-        ]
+        known = index.checkpoints(cache)
+        others = [one for one in known if index.place(cache, one.kind, one.model_id, one.asked) != own]
         folder = index.files(cache)
         folder.mkdir(parents=True, exist_ok=True)
-        present = sum(path.stat().st_size for path in _present(cache, fetched))
-        missing = max(0, fetched.bytes - present)
-        if fetched.bytes > quota:
-            raise Unfetched(Verdict.DISK_FULL, f"needs {fetched.bytes:,} bytes; the quota is {quota:,}")
+        missing = max(0, fetched.bytes - sum(path.stat().st_size for path in _present(cache, fetched)))
         taken = sum(one.bytes for one in others)
         for one in others:
-            if taken + fetched.bytes <= quota and missing + left_free <= shutil.disk_usage(folder).free:
+            if taken + fetched.bytes <= quota and missing + LEFT_FREE <= shutil.disk_usage(folder).free:
                 break
-            if one.weights and _evicted(cache, one):
-                kept = index.read(cache, one.kind, one.model_id, one.asked)
-                taken -= one.bytes - (kept.bytes if kept else 0)
+            if one.bytes and _evicted(cache, one):
+                taken -= one.bytes
         if taken + fetched.bytes > quota:
             used = f"{taken:,} of {quota:,} are in use"
             raise Unfetched(Verdict.DISK_FULL, f"needs {fetched.bytes:,} bytes of the quota, of which {used}")
-        free = shutil.disk_usage(folder).free
-        if missing + left_free > free:
-            raise Unfetched(
-                Verdict.DISK_FULL, f"needs {missing:,} bytes; {free:,} are free, and {left_free:,} are to stay free"
-            )
+        if missing + LEFT_FREE > (free := shutil.disk_usage(folder).free):
+            left = f"{free:,} are free, and {LEFT_FREE:,} are to stay free"
+            raise Unfetched(Verdict.DISK_FULL, f"needs {missing:,} bytes; {left}")
         index.write(cache, fetched)
 
 
 def _evicted(cache: Path, fetched: Fetched) -> bool:
-    """Remove a model's files but its config, if nobody uses them; whether they are gone."""
+    """Remove a model's files, if nobody uses them; whether they are gone."""
     try:
         with _locked(cache, f"{_repo(fetched.model_id)}.use", fcntl.LOCK_EX | fcntl.LOCK_NB):
             _remove(cache, fetched)
@@ -82,24 +74,33 @@ def _evicted(cache: Path, fetched: Fetched) -> bool:
 
 
 def _remove(cache: Path, fetched: Fetched) -> None:
-    repo = index.files(cache) / _repo(fetched.model_id)
-    for leftover in (repo / "blobs").glob("*.incomplete"):
-        leftover.unlink(missing_ok=True)
-    going = [path for path in _present(cache, fetched) if path.name != "config.json"]
+    """A blob goes with the last link to it: another revision may have the same file."""
+    _sweep(cache, fetched.model_id)
+    going = _present(cache, fetched)
     blobs = {path.resolve() for path in going}
     for path in going:
         path.unlink()
-    linked = {path.resolve() for path in (repo / "snapshots").rglob("*") if path.is_file()}
-    for blob in blobs - linked:
+    snapshots = index.files(cache) / _repo(fetched.model_id) / "snapshots"
+    for blob in blobs - {path.resolve() for path in snapshots.rglob("*") if path.is_file()}:
         blob.unlink(missing_ok=True)
-    kept = sum(path.stat().st_size for path in _present(cache, fetched))
-    index.write(cache, dataclasses.replace(fetched, weights=(), bytes=kept))
+    message = "it was evicted to make room for others"
+    gone = dataclasses.replace(fetched, config="", weights=(), bytes=0)
+    index.write(cache, dataclasses.replace(gone, verdict=Verdict.CHECKPOINT_MISSING, message=message))
 
 
 def _present(cache: Path, fetched: Fetched) -> list[Path]:
-    """The files of a model that are there."""
+    """The files of a checkpoint that are there."""
     snapshot = index.files(cache) / _repo(fetched.model_id) / "snapshots" / fetched.revision
     return [path for name in dict.fromkeys(("config.json", *fetched.weights)) if (path := snapshot / name).is_file()]
+
+
+def _sweep(cache: Path, model_id: str) -> None:
+    """Remove what a killed process left of files, which the library begins anew; in a shared folder it may be another's
+    who is still at it."""
+    if index.shared():
+        return
+    for leftover in (index.files(cache) / _repo(model_id) / "blobs").glob("*.incomplete"):
+        leftover.unlink(missing_ok=True)
 
 
 def _repo(model_id: str) -> str:

@@ -85,14 +85,14 @@ def published(folder: Path) -> Iterator[Path]:
 
 
 def _facts(entry: Entry) -> dict[str, Any]:
-    """What of an entry its model and inputs are made of: of a synthetic one not its name, so that twins share them.
+    """What of an entry its model and inputs are made of. Where weights are seeded not its name, so that twins share them.
 
     Its config counts by what that says and not by where it lies; an absent one fails when it is built. A real
     checkpoint is known by where it lies: its weights are told apart by the seals of what was made from them.
     """
-    if entry.weights is not Weights.SYNTHETIC:
+    if entry.weights is Weights.HUB:
         return asdict(entry)
-    made_of = {"weights": entry.weights, "model_type": entry.model_type, "model_class": entry.model_class}
+    made_of = {"model_type": entry.model_type, "model_class": entry.model_class}
     if not entry.config:
         return made_of
     try:

@@ -8,30 +8,17 @@ import os
 import pickle
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from harness.cases import Case, Group
+from harness.likeness import relevant
 from harness.records import Record
-
-_NO_MATTER = ("_name_or_path", "id2label", "label2id", "task_specific_params", "transformers_version")
-"""Fields of a config that name things and change no computation."""
 
 
 def structure(model_class: str, checkpoint: Path, weights_sha256: str, inputs_sha256: str) -> str:
     """sha256 hex of all that a model's outputs depend on: its class, config, weights and inputs. Raises OSError."""
     config = json.loads((checkpoint / "config.json").read_text(encoding="utf-8"))
-    parts = [model_class, _relevant(config), weights_sha256, inputs_sha256]
+    parts = [model_class, relevant(config), weights_sha256, inputs_sha256]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
-
-
-def _relevant(value: Any) -> Any:
-    match value:
-        case dict():
-            return {name: _relevant(item) for name, item in value.items() if name not in _NO_MATTER}
-        case list():
-            return [_relevant(item) for item in value]
-        case _:
-            return value
 
 
 class Twins:

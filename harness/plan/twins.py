@@ -5,19 +5,37 @@ Only running shows it for sure: `harness.jobs.twins` compares weights, inputs an
 
 from __future__ import annotations
 
+import functools
+import hashlib
+import json
 from collections.abc import Iterable, Mapping
 
 from harness.cases import Case, Entry, Weights
+from harness.likeness import relevant
 
 TWIN_MILLISECONDS = 200
 """Taken for looking up what another case's job came to: its files are read and their checksums compared."""
 
 
 def structure(entry: Entry) -> str:
-    """The same for entries whose synthetic models are built alike: of one type, class and config."""
-    if entry.weights is not Weights.SYNTHETIC:
+    """The same for entries whose seeded models are built alike: of one type and class, and configs that say the same.
+
+    Reduction makes more of them alike, which shows when they run, and then in what is known of past runs.
+    """
+    if entry.weights is Weights.HUB:
         return entry.id
-    return "/".join((entry.model_type, entry.model_class, entry.config))
+    return "/".join((entry.model_type, entry.model_class, _said(entry.config) if entry.config else ""))
+
+
+@functools.cache
+def _said(config: str) -> str:
+    """sha256 hex of what a config says, or its path where it cannot be read."""
+    try:
+        with open(config, "rb") as file:
+            said = relevant(json.load(file))
+    except (OSError, ValueError, RecursionError):
+        return config
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
 
 def originals(cases: Iterable[Case]) -> dict[Case, Case]:

@@ -81,19 +81,17 @@ class Executor:
         return record
 
     def _ran(self, case: Case) -> Record:
-        """Run a case with what `zoo prefetch` fetched for its model, or record why that could not be fetched."""
-        fetched = index.known(self._cache, case.entry)
-        if fetched is None:
+        """Run a case, with what `zoo prefetch` fetched if its model needs that, or record why it is not there."""
+        entry = case.entry
+        if not index.wanted(entry):
             return self._runner.run(case)
-        if fetched.failed is not None:
-            message = f"{fetched.message} (`zoo prefetch -k {case.entry.model_id}` tries again)"
-            return self._ended(case, fetched.failed, Stage.FETCH, message)
-        with space.in_use(self._cache, case.entry.model_id):
-            fetched = index.known(self._cache, case.entry)  # it may have been evicted since
-            if fetched is None or fetched.failed is not None:
-                return self._runner.run(case)
+        with space.in_use(self._cache, entry.model_id):
+            fetched = index.known(self._cache, entry)
+            if fetched.failed is not None:
+                again = f"`zoo prefetch --weights {entry.weights}` of the same models tries again"
+                return self._ended(case, fetched.failed, Stage.FETCH, f"{fetched.message}; {again}")
             index.touch(self._cache, fetched)
-            entry = dataclasses.replace(case.entry, revision=fetched.revision)
+            entry = dataclasses.replace(entry, revision=fetched.revision)
             given = dataclasses.replace(entry, config=fetched.config)
             record = self._runner.run(dataclasses.replace(case, entry=given))
         return dataclasses.replace(record, case=dataclasses.replace(case, entry=entry))

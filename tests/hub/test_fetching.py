@@ -51,8 +51,8 @@ def test_every_fault_ends_in_its_verdict_without_a_storm_and_within_the_quota(hu
 
 def test_configs_cost_two_requests_and_none_the_next_time(hub, tmp_path):
     made = hub.add("acme/alpha", FILES)
-    pinned = entry("acme/alpha", Weights.SYNTHETIC, made.commit)
-    newest = entry("acme/alpha", Weights.SYNTHETIC)
+    pinned = entry("acme/alpha", Weights.CONFIG, made.commit)
+    newest = entry("acme/alpha", Weights.CONFIG)
     found = fetch(hub, tmp_path, pinned)["acme/alpha"]
     assert (found.revision, Path(found.config).read_bytes()) == (made.commit, FILES["config.json"])
     assert hub.requests["acme/alpha"] == 2
@@ -64,13 +64,16 @@ def test_configs_cost_two_requests_and_none_the_next_time(hub, tmp_path):
     assert not hub.requests
     assert fetch(hub, tmp_path, newest, refresh=True)["acme/alpha"].revision != made.commit
     assert index.known(tmp_path, pinned) == found
-    assert index.known(tmp_path, entry("acme/beta")) is None
+    assert index.known(tmp_path, entry("acme/beta")).failed is Verdict.CHECKPOINT_MISSING
+    Path(found.config).unlink()
+    assert index.known(tmp_path, pinned).failed is Verdict.CHECKPOINT_MISSING
+    assert fetch(hub, tmp_path, pinned)["acme/alpha"] == found
 
 
 def test_a_config_without_an_end_is_given_up(hub, tmp_path, monkeypatch):
     hub.add("acme/alpha", {"config.json": b" " * 40_000})
     monkeypatch.setattr("harness.hub.fetch.CONFIG_BYTES", 10_000)
-    found = fetch(hub, tmp_path, entry("acme/alpha", Weights.SYNTHETIC))["acme/alpha"]
+    found = fetch(hub, tmp_path, entry("acme/alpha", Weights.CONFIG))["acme/alpha"]
     assert (found.verdict, "larger than" in found.message) == (Verdict.HUB_ERROR, True)
 
 
@@ -79,26 +82,28 @@ def test_what_was_used_longest_ago_is_evicted_and_never_what_is_in_use(hub, tmp_
     for name in names:
         hub.add(name, FILES)
     room = 2 * SIZE + 500
+
+    def present():
+        return [name for name in names if index.known(tmp_path, entry(name)).failed is None]
+
     fetch(hub, tmp_path, entry("acme/a"), quota=room)
     fetch(hub, tmp_path, entry("acme/b"), quota=room)
     index.touch(tmp_path, index.known(tmp_path, entry("acme/a")))
     with space.in_use(tmp_path, "acme/b"):
         assert fetch(hub, tmp_path, entry("acme/c"), quota=room)["acme/c"].verdict == ""
-    present = [name for name in names if index.known(tmp_path, entry(name))]
-    assert present == ["acme/b", "acme/c"]
+    assert present() == ["acme/b", "acme/c"]
     with space.in_use(tmp_path, "acme/b"), space.in_use(tmp_path, "acme/c"):
         refused = fetch(hub, tmp_path, entry("acme/a"), quota=room)["acme/a"]
     assert refused.verdict == Verdict.DISK_FULL
-    assert Path(index.read(tmp_path, Weights.HUB, "acme/a", "").config).is_file()  # kilobytes that more runs need
     assert fetch(hub, tmp_path, entry("acme/a"), quota=room)["acme/a"].weights
-    assert [name for name in names if index.known(tmp_path, entry(name))] == ["acme/a", "acme/c"]
+    assert present() == ["acme/a", "acme/c"]
+    assert "evicted" in index.known(tmp_path, entry("acme/b")).message
     assert stored(tmp_path) <= room
 
 
 def test_a_full_disk_is_seen_before_anything_is_fetched(hub, tmp_path, monkeypatch):
     hub.add("acme/alpha", FILES)
     monkeypatch.setattr("harness.hub.space.LEFT_FREE", 2**60)
-    monkeypatch.setattr(space.reserve, "__defaults__", (2**60,))
     found = fetch(hub, tmp_path, entry("acme/alpha"))["acme/alpha"]
     assert (found.verdict, hub.requests["acme/alpha"]) == (Verdict.DISK_FULL, 1)
 
@@ -157,7 +162,7 @@ def test_nothing_answers(hub, tmp_path):
 def test_whoever_stops_leaves_nothing_running(hub, tmp_path):
     for number in range(40):
         hub.add(f"acme/m{number}", FILES)
-    entries = [entry(f"acme/m{number}", Weights.SYNTHETIC) for number in range(40)]
+    entries = [entry(f"acme/m{number}", Weights.CONFIG) for number in range(40)]
     with contextlib.closing(fetch_all(entries, Settings(tmp_path, PATIENCE, hub.endpoint), workers=2)) as each:
         next(each)
     seen = hub.requests.total()

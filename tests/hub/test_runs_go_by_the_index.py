@@ -67,29 +67,32 @@ def prefetch(hub, tmp_path, monkeypatch, entries, *options):
 def test_what_was_fetched_is_given_to_the_case_and_what_was_not_is_its_verdict(hub, tmp_path, monkeypatch, execute):
     alpha = hub.add("acme/alpha", FILES)
     hub.add("acme/gated", FILES, Fault("status", status=401, code="GatedRepo"))
-    synthetic, gated, real = entry("acme/alpha", Weights.SYNTHETIC), entry("acme/gated"), entry("acme/alpha")
-    ended = prefetch(hub, tmp_path, monkeypatch, [synthetic, gated, real])
+    config = made_lists.weighed(entry("acme/alpha", Weights.SYNTHETIC), Weights.CONFIG, tmp_path)
+    gated, real = entry("acme/gated"), entry("acme/alpha")
+    ended = prefetch(hub, tmp_path, monkeypatch, [entry("acme/alpha", Weights.SYNTHETIC), gated, real])
     assert ended.exit_code == 1, ended.output
     assert "GATED  bert/BertModel/acme/gated/hub" in ended.output
 
-    case, row = execute(synthetic)
+    case, row = execute(config)
     assert (case.entry.revision, Path(case.entry.config).read_bytes()) == (alpha.commit, CONFIG)
-    assert (row["revision"], row["config"]) == (alpha.commit, "")
+    assert (row["entry_id"], row["revision"]) == ("bert/BertModel/acme/alpha/config", alpha.commit)
     case, _ = execute(real)
     assert case.entry.config.endswith(f"{alpha.commit}/config.json")
     case, row = execute(gated)
     assert case is None
     assert (row["verdict"], row["stage"]) == ("GATED", "fetch")
-    assert "zoo prefetch -k acme/gated" in row["message"]
-    never = entry("acme/never", Weights.SYNTHETIC)
-    assert execute(never)[0].entry == never
+    assert "zoo prefetch --weights hub" in row["message"]
+    plain = entry("acme/alpha", Weights.SYNTHETIC)
+    assert execute(plain)[0].entry == plain, "what was fetched changes no case that did not ask for it"
+    case, row = execute(made_lists.weighed(entry("acme/never", Weights.SYNTHETIC), Weights.CONFIG, tmp_path))
+    assert (case, row["verdict"], row["stage"]) == (None, "CHECKPOINT_MISSING", "fetch")
 
 
 def test_prefetch_ends_with_a_code_for_scripts(hub, tmp_path, monkeypatch):
     hub.add("acme/alpha", FILES)
     alpha, gone = entry("acme/alpha"), entry("acme/gone")
     assert prefetch(hub, tmp_path, monkeypatch, [gone]).exit_code == 2
-    assert prefetch(hub, tmp_path, monkeypatch, [alpha], "--configs-only").exit_code == 0
+    assert prefetch(hub, tmp_path, monkeypatch, [alpha], "--weights", "config").exit_code == 0
     assert index.read(tmp_path, Weights.HUB, "acme/alpha", "") is None
     assert prefetch(hub, tmp_path, monkeypatch, [alpha], "--quota", "1K").exit_code == 2
     assert prefetch(hub, tmp_path, monkeypatch, [alpha], "--quota", "odd").exit_code == 2
