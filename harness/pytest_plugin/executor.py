@@ -88,7 +88,7 @@ class Executor:
         with space.in_use(self._cache, entry.model_id):
             fetched = index.known(self._cache, entry)
             if fetched.failed is not None:
-                again = f"`zoo prefetch --weights {entry.weights}` of the same models tries again"
+                again = f"`zoo prefetch --weights {entry.weights}` fetches it"
                 return self._ended(case, fetched.failed, Stage.FETCH, f"{fetched.message}; {again}")
             index.touch(self._cache, fetched)
             entry = dataclasses.replace(entry, revision=fetched.revision)

@@ -97,7 +97,7 @@ def test_bad_configs_of_a_list_are_named_by_file_and_line(tmp_path, old, new, co
         (",110,", ",0,", "params"),
         (",110,", ",1e9,", "params"),
         ("smoke", "somke", "valid: smoke, nightly"),
-        ("synthetic,", "fake,", "valid: synthetic, hub"),
+        ("synthetic,", "fake,", "valid: synthetic, config, hub"),
         ("synthetic,", "synthetic,package", "package"),
         ("BertModel", "Bert Model", "model_class"),
         ("BertModel", "os.system", "model_class"),
