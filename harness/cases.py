@@ -151,7 +151,11 @@ class Verdict(StrEnum):
     OOM_HOST = "OOM_HOST", Group.ENVIRONMENT, "the host ran out of memory"
     TOO_LARGE = "TOO_LARGE", Group.ENVIRONMENT, "predicted to need more memory than there is; it was not started"
     DISK_FULL = "DISK_FULL", Group.ENVIRONMENT, "no space left to write"
-    CHECKPOINT_MISSING = "CHECKPOINT_MISSING", Group.ENVIRONMENT, "the real checkpoint, or the model's own config, is not here"
+    CHECKPOINT_MISSING = (
+        "CHECKPOINT_MISSING",
+        Group.ENVIRONMENT,
+        "the real checkpoint or own config is not on this machine",
+    )
     GATED = "GATED", Group.ENVIRONMENT, "the Hub gives the model only to those it knows, and not to this machine"
     GONE = "GONE", Group.ENVIRONMENT, "the Hub has no such model, revision or file, or none that this machine may see"
     NO_SAFETENSORS = "NO_SAFETENSORS", Group.ENVIRONMENT, "the checkpoint has no weights that cannot carry code"

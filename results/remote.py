@@ -56,7 +56,7 @@ def pull(
 
     Runs that are there already are left as they are. Raises StoreError.
     """
-    with _reaching(url) as (files, root):
+    with reaching(url) as (files, root):
         folder = f"{root}runs"
         found = files.ls(folder, detail=False) if files.exists(folder) else []
         names = (name for name in (str(path).rstrip("/").rpartition("/")[2] for path in found))
@@ -72,7 +72,7 @@ def push(run: Run, url: str) -> None:
         (path for path in run.path.rglob("*") if path.is_file() and _PRIVATE not in path.relative_to(run.path).parts),
         key=lambda path: (path.name == _LAST, path),
     )
-    with _reaching(url) as (files, root):
+    with reaching(url) as (files, root):
         goal = f"{root}runs/{run.id}"
         # Where the file system has them, a transaction holds every file back until the last one is written.
         with files.transaction:
@@ -100,8 +100,11 @@ def _fetch(files: AbstractFileSystem, source: str, goal: Path) -> None:
 
 
 @contextmanager
-def _reaching(url: str) -> Iterator[tuple[AbstractFileSystem, str]]:
-    """The file system of `url` and what begins a path in it. Whatever goes wrong inside becomes StoreError."""
+def reaching(url: str, what: str = "results store") -> Iterator[tuple[AbstractFileSystem, str]]:
+    """The file system of `url`, where `what` lies, and what begins a path in it.
+
+    Whatever goes wrong inside becomes StoreError.
+    """
     try:
         from fsspec.core import url_to_fs
         from fsspec.implementations.dirfs import DirFileSystem
@@ -112,8 +115,8 @@ def _reaching(url: str) -> Iterator[tuple[AbstractFileSystem, str]]:
     except StoreError:
         raise
     except ImportError as error:
-        raise StoreError(f"the results store {shown(url)} needs a package that is not installed: {error}") from error
+        raise StoreError(f"the {what} {shown(url)} needs a package that is not installed: {error}") from error
     except Exception as error:
         # Each file system raises errors of its own; here they become one.
         lines = str(error).strip().splitlines() or [type(error).__name__]
-        raise StoreError(f"cannot reach the results store {shown(url)}: {lines[0][:300]}") from error
+        raise StoreError(f"cannot reach the {what} {shown(url)}: {lines[0][:300]}") from error

@@ -51,7 +51,12 @@ COLUMNS: tuple[Column, ...] = tuple(
         ("task", "string", "case.entry.task", "what the class is for"),
         ("params", "int64", "case.entry.params", "parameters of the real model"),
         ("tier", "string", "case.entry.tier", "selection the entry belongs to"),
-        ("weights", "string", "case.entry.weights", "synthetic or config (seeded; on defaults or its own config), or hub (real)"),
+        (
+            "weights",
+            "string",
+            "case.entry.weights",
+            "seeded on defaults (synthetic) or its own config (config), or real (hub)",
+        ),
         ("package", "string", "case.entry.package", "Python package that carries the real checkpoint, if any"),
         ("phases", "string", "case.entry.phases", "phases that the class has, separated by spaces"),
         (

@@ -31,7 +31,7 @@ def prefetch(
         typer.Option(
             "--weights",
             metavar="KIND",
-            help="config: only configs; hub: every model's weights (default: configs, and weights where the list has hub).",
+            help="config: only configs; hub: all weights (default: configs, and the weights of the list's hub models).",
         ),
     ] = None,
     quota: Annotated[

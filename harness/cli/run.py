@@ -14,7 +14,8 @@ def run(
     tier: options.Tier = None,
     lists: options.Lists = None,
     models: Annotated[
-        list[str] | None, typer.Option("--model", metavar="DIR", help="A checkpoint in a folder. Repeatable.")
+        list[str] | None,
+        typer.Option("--model", metavar="DIR|URL", help="A checkpoint in a folder or a bucket. Repeatable."),
     ] = None,
     weights: options.OfWeights = None,
     target: options.TargetName = options.DEFAULT_TARGET,

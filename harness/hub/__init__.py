@@ -2,6 +2,7 @@
 
     client.py   huggingface_hub's own client, made patient: retries, pauses and a budget of requests for each model
     fetch.py    one model's config or weights, checked against what the Hub says of them
+    choice.py   which files of a repository make up its checkpoint
     index.py    what became of each model that was fetched, as `zoo run` reads it
     space.py    the cache's quota, and who is using what of it
 

@@ -22,6 +22,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
 from harness.cases import Entry, Verdict, Weights
 from harness.hub import index, space
+from harness.hub.choice import chosen
 from harness.hub.client import Patience, Visit, patient, visiting
 from harness.hub.index import Fetched, Unfetched
 
@@ -32,10 +33,6 @@ CONFIG_BYTES = 16 * 2**20
 TRIES_OF_A_FILE = 2
 """A file with wrong content is fetched once more: what lies between here and the Hub may have spoilt it."""
 
-_WEIGHTS = re.compile(r"model(-\d+-of-\d+)?\.safetensors")
-_PICKLES = re.compile(r"pytorch_model(-\d+-of-\d+)?\.bin")
-_COMPANIONS = re.compile(r"[\w.-]+\.(json|txt|model|jinja)")
-"""Tokenizers, processors and the index of shards, none of which can carry code."""
 _SHA256, _GIT_SHA = re.compile(r"[0-9a-f]{64}"), re.compile(r"[0-9a-f]{40}")
 
 
@@ -176,7 +173,7 @@ class _Checkpoint(_Config):
             return known
         info = self._info()
         files = {file.rfilename: file for file in info.siblings or ()}
-        names = _chosen(list(files), self.settings.allow_pickle)
+        names = chosen(list(files), self.settings.allow_pickle)
         sizes = {name: files[name].size for name in names}
         if unsized := [name for name, size in sizes.items() if size is None]:
             raise Unfetched(Verdict.HUB_ERROR, f"{known.model_id}: the Hub does not say how large {unsized[0]} is")
@@ -213,20 +210,6 @@ class _Checkpoint(_Config):
         if not info.sha or not _GIT_SHA.fullmatch(info.sha):
             raise Unfetched(Verdict.HUB_ERROR, f"{self.known.model_id}: the Hub does not say which commit it is")
         return info
-
-
-def _chosen(names: list[str], allow_pickle: bool) -> list[str]:
-    """Which files of a repository make up its checkpoint, the config first. Raises Unfetched."""
-    if "config.json" not in names:
-        raise Unfetched(Verdict.GONE, "the repository has no config.json")
-    weights = [name for name in names if _WEIGHTS.fullmatch(name)]
-    pickles = [name for name in names if _PICKLES.fullmatch(name)]
-    if not weights and not (allow_pickle and pickles):
-        others = f"; it has {pickles[0]}, which can carry code (--allow-pickle)" if pickles else ""
-        raise Unfetched(Verdict.NO_SAFETENSORS, f"the repository has no model.safetensors{others}")
-    companions = [name for name in names if _COMPANIONS.fullmatch(name) and name != "config.json"]
-    unused = "pytorch_model.bin.index.json" if weights else "model.safetensors.index.json"
-    return ["config.json", *(name for name in companions if name != unused), *(weights or pickles)]
 
 
 def _wrong(path: Path, size: int | None, sha256: str | None) -> _Spoilt | None:

@@ -85,7 +85,7 @@ def published(folder: Path) -> Iterator[Path]:
 
 
 def _facts(entry: Entry) -> dict[str, Any]:
-    """What of an entry its model and inputs are made of. Where weights are seeded not its name, so that twins share them.
+    """What of an entry its model and inputs are made of: with seeded weights not its name, so that twins share them.
 
     Its config counts by what that says and not by where it lies; an absent one fails when it is built. A real
     checkpoint is known by where it lies: its weights are told apart by the seals of what was made from them.

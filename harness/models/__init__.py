@@ -91,13 +91,15 @@ def build(entry: Entry, folder: Path, seed: int) -> Built:
 def load(entry: Entry, folder: Path, dtype: Dtype | str, device_map: str, **options: Any) -> nn.Module:
     """The checkpoint in `folder` as a model for inference, through the same call a user makes.
 
-    `dtype` is a floating type by torch's name; `options` go to `from_pretrained`. Raises
+    `dtype` is a floating type by torch's name; `options` go to `from_pretrained`. No code of the checkpoint's own is
+    run, and a pickle's is refused. Raises
     BuildError where the checkpoint does not hold every parameter, DependencyMissing, CheckpointMissing;
     errors of a backend while it takes the model come through as they are.
     """
     if not (folder / "config.json").is_file():
         raise CheckpointMissing(f"{entry.id}: no checkpoint in {folder}; build it first")
     options |= {"dtype": getattr(torch, str(dtype)), "device_map": device_map}
+    options |= {"trust_remote_code": False, "weights_only": True}
     with _quiet():
         model, absent = _loaded(model_class(entry), folder, options)
     if absent:
