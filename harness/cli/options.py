@@ -143,12 +143,11 @@ def list_paths(
         if not words:
             return shipped
         if tier is None:
-            smoke = lists_for(NESTED_TIERS[0])
+            smoke = _weighed_as_named(lists_for(NESTED_TIERS[0]), words, folder)
             missing = _unknown_to(smoke, words)
             if all(map(registered_word, missing)):
                 return (*smoke, derived_list(folder)) if missing else smoke
-        kinds = _weights_of(_unknown_to(shipped, words))
-        shipped = (*shipped, *(path for kind in kinds for path in made_lists.with_weights(shipped, kind, folder)))
+        shipped = _weighed_as_named(shipped, words, folder)
         if _unknown_but_registered(shipped, words):
             return (*shipped, derived_list(folder))
         return shipped
@@ -181,11 +180,15 @@ def list_name(path: Path) -> str:
     return os.path.relpath(path)
 
 
-def _weights_of(words: Sequence[str]) -> list[str]:
-    """Kinds of weights that ids of entries or cases among the words name."""
+def _weighed_as_named(lists: tuple[Path, ...], words: Sequence[str], cache: Path) -> tuple[Path, ...]:
+    """The lists, and what they are with the weights that ids among the words name, where they lack these ids."""
     from harness.cases import Weights
+    from harness.cli import made_lists
 
-    return [kind for kind in Weights if any(kind in word.split("/")[3:] for word in words)]
+    named = [word for word in words if set(word.split("/")[3:]) & set(Weights)]
+    missing = _unknown_to(lists, named) if named else []
+    kinds = [kind for kind in Weights if any(kind in word.split("/")[3:] for word in missing)]
+    return (*lists, *(path for kind in kinds for path in made_lists.with_weights(lists, kind, cache)))
 
 
 def _unknown_but_registered(shipped: Sequence[Path], words: Sequence[str]) -> bool:

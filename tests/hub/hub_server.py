@@ -67,6 +67,7 @@ class HubServer:
         self.repositories: dict[str, Repository] = {}
         self.requests: Counter[str] = Counter()
         self.log: list[tuple[str, str, str]] = []
+        self.moments: list[float] = []
         self._lock = threading.Lock()
         self._closing = threading.Event()
         hub = self
@@ -102,6 +103,7 @@ class HubServer:
         with self._lock:
             self.requests[repo] += 1
             self.log.append((request, authorization, host))
+            self.moments.append(time.monotonic())
             known = self.repositories.get(repo)
             return next((fault for fault in known.faults if fault.next(request)), None) if known else None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import signal
@@ -18,6 +19,7 @@ from harness.cases import UNFETCHED, Verdict, Weights
 from harness.hub import index, space
 from harness.hub.fetch import Settings, fetch_all
 from harness.redaction import HIDDEN
+from model_lists import write_list
 
 TOKEN = "hf_" + "Ab3" * 12
 SIZE = sum(map(len, FILES.values()))
@@ -177,3 +179,50 @@ def test_a_record_that_cannot_be_read_is_none(tmp_path):
     for text in ("", "[]", json.dumps({"kind": "hub", "weights": []}), json.dumps({"kind": "odd", "weights": []})):
         path.write_text(text)
         assert index.read(tmp_path, Weights.HUB, "acme/alpha", "") is None
+
+
+def test_everybody_waits_as_long_as_the_hub_asks(hub, tmp_path):
+    hub.add("acme/busy", FILES, Fault("status", 1, status=429, headers={"Retry-After": "1"}))
+    for number in range(20):
+        hub.add(f"acme/m{number}", FILES)
+    entries = [entry("acme/busy"), *(entry(f"acme/m{number}") for number in range(20))]
+    found = fetch(hub, tmp_path, *entries)
+    assert {one.verdict for one in found.values()} == {""}
+    pauses = [after - before for before, after in itertools.pairwise(hub.moments)]
+    assert max(pauses) > 0.9
+
+
+def test_a_folder_of_files_that_others_use_too_loses_nothing_of_theirs(hub, tmp_path, monkeypatch):
+    shared = tmp_path / "shared"
+    monkeypatch.setenv("HF_HUB_CACHE", str(shared))
+    for name in ("acme/a", "acme/b"):
+        hub.add(name, FILES)
+    theirs = [shared / "models--acme--a" / "blobs" / "x.1234.incomplete", shared / "models--other--c" / "blobs" / "y"]
+    for path in theirs:
+        path.parent.mkdir(parents=True)
+        path.write_bytes(b"theirs")
+    for name in ("acme/a", "acme/b"):
+        assert fetch(hub, tmp_path, entry(name), quota=SIZE + 500)[name].verdict == ""
+    assert "evicted" in index.known(tmp_path, entry("acme/a")).message
+    assert Path(index.known(tmp_path, entry("acme/b")).config).is_relative_to(shared)
+    assert [path.read_bytes() for path in theirs] == [b"theirs", b"theirs"]
+
+
+def test_prefetch_goes_on_where_it_was_interrupted(hub, tmp_path):
+    names = [f"acme/m{number}" for number in range(12)]
+    for name in names:
+        hub.add(name, FILES, *[Fault("hang", 1)] * (name == "acme/m6"))
+    write_list(tmp_path / "mine.csv", [entry(name, Weights.SYNTHETIC) for name in names])
+    command = [sys.executable, "-m", "harness.cli", "prefetch", "--list", "mine.csv", "--cache", "cache", "-n", "1"]
+    environment = os.environ | {"HF_HUB_OFFLINE": "0", "PYTHONPATH": str(ROOT), "HF_ENDPOINT": hub.endpoint}
+    child = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True)
+    while "acme/m6" not in hub.requests:
+        assert child.poll() is None
+        time.sleep(0.02)
+    child.send_signal(signal.SIGINT)
+    said, _ = child.communicate(timeout=60)
+    assert (child.returncode, "stopped: 6 of 12 ended; the same command goes on" in said) == (130, True), said
+    hub.requests.clear()
+    ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert set(hub.requests) == set(names[6:])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,12 +15,11 @@ from harness import jobs
 from harness.cases import Case, Dtype, Mode, Phase, Profile, Stage, Verdict, Weights
 from harness.cli import made_lists
 from harness.cli.app import app
-from harness.derived import derived_path
 from harness.hub import index
 from harness.pytest_plugin.executor import Executor
 from harness.records import Record
 from harness.redaction import HIDDEN
-from model_lists import ListError, load_list, write_list
+from model_lists import write_list
 from results import schema
 
 
@@ -99,27 +97,6 @@ def test_prefetch_ends_with_a_code_for_scripts(hub, tmp_path, monkeypatch):
     synthetic = dataclasses.replace(alpha, weights=Weights.SYNTHETIC)
     assert prefetch(hub, tmp_path, monkeypatch, [synthetic], "--weights", "hub").exit_code == 0
     assert index.known(tmp_path, alpha).weights
-
-
-def test_a_folder_is_a_model_of_its_own(tmp_path):
-    write = derived_path(tmp_path)
-    write.parent.mkdir(parents=True)
-    write_list(write, [entry("google-bert/bert-base-uncased", Weights.SYNTHETIC)])
-    folder = tmp_path / "my checkpoint!"
-    folder.mkdir()
-    with pytest.raises(ListError, match="no checkpoint"):
-        made_lists.of_checkpoints([str(folder)], tmp_path)
-    config = {"model_type": "bert", "architectures": ["BertModel"]}
-    (folder / "config.json").write_text(json.dumps(config))
-    with pytest.raises(ListError, match="no weights in safetensors"):
-        made_lists.of_checkpoints([str(folder)], tmp_path)
-    (folder / "model.safetensors").write_bytes(FILES["model.safetensors"])
-    (made,) = made_lists.of_checkpoints([str(folder)], tmp_path)
-    (found,) = load_list(made)
-    assert (found.id, found.config) == ("bert/BertModel/mycheckpoint/hub", str(folder / "config.json"))
-    (folder / "config.json").write_text(json.dumps(config | {"architectures": ["Odd"]}))
-    with pytest.raises(ListError, match="'Odd' is no model class"):
-        made_lists.of_checkpoints([str(folder)], tmp_path)
 
 
 @pytest.mark.parametrize(
