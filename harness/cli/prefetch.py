@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections import Counter
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness.cli import EXIT_NOTHING, EXIT_UNEXPECTED, options, survey
+from harness.cli import EXIT_INTERRUPTED, EXIT_NOTHING, EXIT_UNEXPECTED, options, survey
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -119,10 +120,12 @@ def _fetch(
             f"cannot write the cache {folder}: {error.strerror or error}; choose one with --cache"
         ) from error
     except KeyboardInterrupt:
-        console.print(f"stopped: {len(ended)} of {len(entries)} ended; the same command goes on")
-        raise
-    finally:
         _summarise(ended, console)
+        console.print(f"stopped: {len(ended)} of {len(entries)} ended; the same command goes on")
+        sys.stdout.flush()
+        # A thread may be waiting for an answer, and files and records are whole or not there.
+        os._exit(EXIT_INTERRUPTED)
+    _summarise(ended, console)
     failed = sum(one.fetched.failed is not None for one in ended)
     if failed:
         raise typer.Exit(EXIT_NOTHING if failed == len(ended) else EXIT_UNEXPECTED)

@@ -70,25 +70,28 @@ def fetch_all(entries: Iterable[Entry], settings: Settings, workers: int = WORKE
     """Fetch for every entry what its weights need, each as it ends.
 
     Entries of one model and kind share what is fetched. Whoever stops early, by closing the iterator or by an
-    exception, can go on another time. Raises OSError where the cache cannot be written.
+    exception, can go on another time. Closing waits until nothing runs any more; KeyboardInterrupt does not, since a
+    request may be silent for as long as `Patience.answer`. Raises OSError where the cache cannot be written.
     """
     alike: dict[tuple[Weights, str, str], list[Entry]] = {}
     for entry in entries:
         alike.setdefault((entry.weights, entry.model_id, entry.revision), []).append(entry)
     disable_progress_bars()
     logging.set_verbosity_error()  # what it says of its own retries is not how they end
-    with patient(settings.patience), ThreadPoolExecutor(workers) as pool:
-        stopped = threading.Event()
+    stopped, pool, waits = threading.Event(), ThreadPoolExecutor(workers), True
+    with patient(settings.patience):
         futures = {pool.submit(_one, entries[0], settings, stopped): entries for entries in alike.values()}
         try:
             for future in as_completed(futures):
                 for place, entry in enumerate(futures[future]):
                     ended = future.result()
                     yield dataclasses.replace(ended, entry=entry, **({"requests": 0, "received": 0} if place else {}))
+        except KeyboardInterrupt:
+            waits = False
+            raise
         finally:
             stopped.set()
-            for future in futures:
-                future.cancel()
+            pool.shutdown(waits, cancel_futures=True)
 
 
 def _one(entry: Entry, settings: Settings, stopped: threading.Event) -> Ended:
