@@ -38,7 +38,7 @@ def of_checkpoints(folders: Iterable[str], cache: Path | None) -> tuple[Path, ..
 
 
 def with_weights(paths: Sequence[Path], weights: str | None, cache: Path | None) -> tuple[Path, ...]:
-    """The lists with every model's weights as asked for, as they are where nothing is asked. Raises ListError.
+    """The lists with every model's weights as asked for, as they are where that changes nothing. Raises ListError.
 
     A model whose checkpoint a package or a folder has keeps it, and one that has no owner on the Hub stays as it is.
     """
@@ -48,9 +48,12 @@ def with_weights(paths: Sequence[Path], weights: str | None, cache: Path | None)
         raise ListError(f"--weights {weights!r}; valid: {', '.join(Weights)}")
     room = _room(cache)
     kind = Weights(weights)
-    return tuple(
-        _written([weighed(one, kind, room) for one in load_list(path)], f"{path.stem}+{kind}", room) for path in paths
-    )
+    made = []
+    for path in paths:
+        before = load_list(path)
+        after = [weighed(entry, kind, room) for entry in before]
+        made.append(_written(after, f"{path.stem}+{kind}", room) if after != list(before) else path)
+    return tuple(made)
 
 
 def weighed(entry: Entry, weights: Weights, cache: Path) -> Entry:

@@ -93,9 +93,12 @@ def read(cache: Path, kind: Weights, model_id: str, asked: str) -> Fetched | Non
 
 
 def write(cache: Path, fetched: Fetched) -> None:
-    """Keep what is known of a model. Raises OSError."""
+    """Keep what is known of a model, with paths in the cache relative to it: it may be moved. Raises OSError."""
     path = place(cache, fetched.kind, fetched.model_id, fetched.asked)
-    write_whole(path, json.dumps(asdict(fetched)).encode())
+    data = asdict(fetched)
+    if Path(fetched.config).is_relative_to(root(cache)):
+        data["config"] = str(Path(fetched.config).relative_to(root(cache)))
+    write_whole(path, json.dumps(data).encode())
 
 
 def touch(cache: Path, fetched: Fetched) -> None:
@@ -139,6 +142,7 @@ def _read(path: Path) -> Fetched | None:
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         typed = {"kind": Weights(data["kind"]), "weights": tuple(data["weights"])}
+        typed["config"] = str(path.parents[2] / data["config"]) if data["config"] else ""
         fetched = Fetched(**{name: data[name] for name in names & data.keys()} | typed)
         _ = fetched.failed
     except (OSError, ValueError, TypeError, KeyError, AttributeError):

@@ -72,6 +72,17 @@ def test_configs_cost_two_requests_and_none_the_next_time(hub, tmp_path):
     assert fetch(hub, tmp_path, pinned)["acme/alpha"] == found
 
 
+def test_a_cache_may_be_moved(hub, tmp_path):
+    hub.add("acme/alpha", FILES)
+    asked = [entry("acme/alpha", kind) for kind in (Weights.CONFIG, Weights.HUB)]
+    for one in asked:
+        fetch(hub, tmp_path / "before", one)
+    (tmp_path / "before").rename(tmp_path / "after")
+    for one in asked:
+        found = index.known(tmp_path / "after", one)
+        assert (found.failed, Path(found.config).read_bytes()) == (None, FILES["config.json"])
+
+
 def test_a_config_without_an_end_is_given_up(hub, tmp_path, monkeypatch):
     hub.add("acme/alpha", {"config.json": b" " * 40_000})
     monkeypatch.setattr("harness.hub.fetch.CONFIG_BYTES", 10_000)

@@ -102,6 +102,7 @@ def test_other_weights_are_another_list_with_the_same_name_and_content_on_every_
     assert {old.id for old in before if old.package} <= {new.id for new in after}, "a package keeps its checkpoint"
     assert all(new.config.startswith(str(tmp_path / "a" / "hub" / "configs")) for new in changed)
     assert load_list(made_lists.with_weights([here], "synthetic", tmp_path)[0]) == before
+    assert made_lists.with_weights([smoke], "synthetic", tmp_path) == (smoke,)
     with pytest.raises(ListError, match="valid: synthetic, config, hub"):
         made_lists.with_weights([smoke], "odd", tmp_path)
 
