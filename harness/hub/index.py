@@ -101,6 +101,17 @@ def write(cache: Path, fetched: Fetched) -> None:
     write_whole(path, json.dumps(data).encode())
 
 
+def superseded(cache: Path, fetched: Fetched) -> None:
+    """Before `fetched` is written: keep the record of the files it has at another revision, under that revision."""
+    path = place(cache, fetched.kind, fetched.model_id, fetched.asked)
+    before = _read(path)
+    if before is None or not before.bytes or before.revision == fetched.revision:
+        return
+    used = path.stat().st_mtime_ns
+    write(cache, replace(before, asked=before.revision))
+    os.utime(place(cache, before.kind, before.model_id, before.revision), ns=(used, used))
+
+
 def touch(cache: Path, fetched: Fetched) -> None:
     """Remember that it was used just now."""
     os.utime(place(cache, fetched.kind, fetched.model_id, fetched.asked))

@@ -6,7 +6,7 @@ import dataclasses
 import fcntl
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from harness.cases import Verdict
@@ -29,19 +29,28 @@ def in_use(cache: Path, model_id: str) -> Iterator[None]:
 @contextmanager
 def alone(cache: Path, model_id: str) -> Iterator[None]:
     """Be the only one to fetch a model in here, which nobody evicts meanwhile; wait for another who fetches it."""
-    with _locked(cache, f"{_repo(model_id)}.fetch", fcntl.LOCK_EX), in_use(cache, model_id):
+    with _locked(cache, f"{_repo(model_id)}.fetch", fcntl.LOCK_EX):
         _sweep(cache, model_id)
         yield
 
 
+def snapshot(cache: Path, fetched: Fetched) -> Path:
+    """The folder of a checkpoint's files, whether they are there or not."""
+    return index.files(cache) / _repo(fetched.model_id) / "snapshots" / fetched.revision
+
+
 def reserve(cache: Path, fetched: Fetched, quota: int) -> None:
     """Make room for `fetched.bytes`, and keep the record, so that nobody else counts on the room.
+
+    Who calls is `alone` with the model. What there is of it at another revision stays, counted as that of a list that
+    pins this, until it is the turn of that to be evicted.
 
     Raises Unfetched (DISK_FULL) where the quota or the disk is too small, whatever is evicted, and OSError.
     """
     if fetched.bytes > quota:
         raise Unfetched(Verdict.DISK_FULL, f"needs {fetched.bytes:,} bytes; the quota is {quota:,}")
     with _locked(cache, "quota", fcntl.LOCK_EX):
+        index.superseded(cache, fetched)
         own = index.place(cache, fetched.kind, fetched.model_id, fetched.asked)
         known = index.checkpoints(cache)
         others = [one for one in known if index.place(cache, one.kind, one.model_id, one.asked) != own]
@@ -52,7 +61,7 @@ def reserve(cache: Path, fetched: Fetched, quota: int) -> None:
         for one in others:
             if taken + fetched.bytes <= quota and missing + LEFT_FREE <= shutil.disk_usage(folder).free:
                 break
-            if one.bytes and _evicted(cache, one):
+            if one.bytes and _evicted(cache, one, fetched.model_id):
                 taken -= one.bytes
         if taken + fetched.bytes > quota:
             used = f"{taken:,} of {quota:,} are in use"
@@ -63,10 +72,14 @@ def reserve(cache: Path, fetched: Fetched, quota: int) -> None:
         index.write(cache, fetched)
 
 
-def _evicted(cache: Path, fetched: Fetched) -> bool:
-    """Remove a model's files, if nobody uses them; whether they are gone."""
+def _evicted(cache: Path, fetched: Fetched, own: str) -> bool:
+    """Remove a model's files, if nobody uses them, or fetches them but who calls, for `own`; whether they are gone."""
+    now = fcntl.LOCK_EX | fcntl.LOCK_NB
     try:
-        with _locked(cache, f"{_repo(fetched.model_id)}.use", fcntl.LOCK_EX | fcntl.LOCK_NB):
+        with ExitStack() as held:
+            if fetched.model_id != own:
+                held.enter_context(_locked(cache, f"{_repo(fetched.model_id)}.fetch", now))
+            held.enter_context(_locked(cache, f"{_repo(fetched.model_id)}.use", now))
             _remove(cache, fetched)
     except BlockingIOError:
         return False
@@ -90,8 +103,8 @@ def _remove(cache: Path, fetched: Fetched) -> None:
 
 def _present(cache: Path, fetched: Fetched) -> list[Path]:
     """The files of a checkpoint that are there."""
-    snapshot = index.files(cache) / _repo(fetched.model_id) / "snapshots" / fetched.revision
-    return [path for name in dict.fromkeys(("config.json", *fetched.weights)) if (path := snapshot / name).is_file()]
+    folder = snapshot(cache, fetched)
+    return [path for name in dict.fromkeys(("config.json", *fetched.weights)) if (path := folder / name).is_file()]
 
 
 def _sweep(cache: Path, model_id: str) -> None:

@@ -32,6 +32,11 @@ def fetch(hub, cache, *entries, **settings):
     return {ended.entry.model_id: ended.fetched for ended in fetch_all(entries, asked)}
 
 
+def other(number):
+    """Another checkpoint's bytes, of the same size."""
+    return FILES["model.safetensors"][:-1] + bytes([number])
+
+
 def stored(cache):
     """Bytes of all files of the Hub's in a cache."""
     return sum(path.stat().st_size for path in (cache / "hub" / "files").glob("*/blobs/*"))
@@ -112,6 +117,21 @@ def test_what_was_used_longest_ago_is_evicted_and_never_what_is_in_use(hub, tmp_
     assert present() == ["acme/a", "acme/c"]
     assert "evicted" in index.known(tmp_path, entry("acme/b")).message
     assert stored(tmp_path) <= room
+
+
+def test_the_revision_before_is_counted_until_it_is_evicted(hub, tmp_path):
+    room = 2 * SIZE + 500
+    hub.add("acme/a", FILES)
+    first = fetch(hub, tmp_path, entry("acme/a"), quota=room)["acme/a"]
+    for number in (1, 2, 3):
+        hub.add("acme/a", FILES | {"tokenizer.json": b"%d" % number, "model.safetensors": other(number)})
+        newest = fetch(hub, tmp_path, entry("acme/a"), quota=room, refresh=True)["acme/a"]
+        assert (newest.verdict, stored(tmp_path) <= room) == ("", True)
+    assert not Path(first.config).exists()
+    with space.in_use(tmp_path, "acme/a"):
+        hub.add("acme/a", FILES)
+        refused = fetch(hub, tmp_path, entry("acme/a"), quota=room, refresh=True)["acme/a"]
+    assert (refused.verdict, Path(newest.config).is_file()) == (Verdict.DISK_FULL, True)
 
 
 def test_a_full_disk_is_seen_before_anything_is_fetched(hub, tmp_path, monkeypatch):
