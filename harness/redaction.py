@@ -13,19 +13,22 @@ _SHORTEST = 8
 """A shorter value of such a variable is no token, and its letters occur in any text."""
 # Every repetition that may fail late is bounded: texts have millions of characters.
 _PATTERNS = (
-    (re.compile(r"\bhf_[A-Za-z0-9]{16,}"), HIDDEN),
+    (re.compile(r"\b(hf|api_org)_(?:[A-Za-z0-9]{16,}|jwt_[\w.-]{16,})"), HIDDEN),
     (re.compile(r"\b(Bearer|Basic)\s+[\w.~+/=-]{8,}", re.IGNORECASE), rf"\1 {HIDDEN}"),
-    (re.compile(r"://[^\s/@:]{1,256}:[^\s/@]{1,256}@"), f"://{HIDDEN}@"),
-    # Links that the Hub signs for its stores are keys to a file as long as they last.
+    (re.compile(r"://[^\s/@?#]{1,512}@"), f"://{HIDDEN}@"),
+    # Links that a store signs are keys to a file as long as they last.
     (
-        re.compile(r"([?&](?:X-Amz-\w{1,32}|Signature|Key-Pair-Id|Policy|token)=)[^&\s\"']+", re.IGNORECASE),
+        re.compile(
+            r"([?&](?:X-(?:Amz|Goog)-[\w-]{1,32}|Signature|sig|Key-Pair-Id|Policy|(?:access_)?token)=)[^&\s\"']+",
+            re.IGNORECASE,
+        ),
         rf"\1{HIDDEN}",
     ),
 )
 
 
 def redacted(text: str) -> str:
-    """`text` without Hub tokens, authorisation headers, passwords in addresses and signatures of links."""
+    """`text` without Hub tokens, authorisation headers, users and passwords in addresses, and signatures of links."""
     for name in SECRETS:
         value = os.environ.get(name, "").strip()
         if len(value) >= _SHORTEST:
