@@ -18,6 +18,11 @@ def is_weights(name: str) -> bool:
     return bool(_WEIGHTS.fullmatch(name))
 
 
+def is_pickle(name: str) -> bool:
+    """Whether a file holds weights that were pickled."""
+    return bool(_PICKLES.fullmatch(name))
+
+
 def is_companion(name: str) -> bool:
     """Whether a file is a config, an index of shards, or of a tokenizer or processor; none of these can carry code."""
     return bool(_COMPANIONS.fullmatch(name))
@@ -28,9 +33,9 @@ def chosen(names: Sequence[str], allow_pickle: bool) -> list[str]:
     if "config.json" not in names:
         raise Unfetched(Verdict.GONE, "the repository has no config.json")
     weights = [name for name in names if is_weights(name)]
-    pickles = [name for name in names if _PICKLES.fullmatch(name)]
+    pickles = [name for name in names if is_pickle(name)]
     if not weights and not (allow_pickle and pickles):
-        others = f"; it has {pickles[0]}, which can carry code (--allow-pickle)" if pickles else ""
+        others = f"; it has {pickles[0]}, which can carry code (`zoo prefetch --allow-pickle`)" if pickles else ""
         raise Unfetched(Verdict.NO_SAFETENSORS, f"the repository has no model.safetensors{others}")
     companions = [name for name in names if is_companion(name) and name != "config.json"]
     unused = "pytorch_model.bin.index.json" if weights else "model.safetensors.index.json"

@@ -21,8 +21,8 @@ from huggingface_hub.utils import disable_progress_bars, logging
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
 from harness.cases import Entry, Verdict, Weights
-from harness.hub import index, space
-from harness.hub.choice import chosen
+from harness.hub import index, space, unpickled
+from harness.hub.choice import chosen, is_pickle
 from harness.hub.client import Patience, Visit, patient, visiting
 from harness.hub.index import Fetched, Unfetched
 
@@ -189,18 +189,34 @@ class _Checkpoint(_Config):
             moved_to=info.id if info.id != known.model_id else known.moved_to,
             config="",
             weights=tuple(name for name in names if name != "config.json"),
-            bytes=sum(sizes.values()),
+            bytes=sum(sizes.values()) + sum(sizes[name] for name in names if is_pickle(name)),
         )
-        unfinished = "it was not fetched to the end; `zoo prefetch` goes on"
-        marked = dataclasses.replace(reserved, verdict=Verdict.CHECKPOINT_MISSING, message=unfinished)
-        space.reserve(self.settings.cache, marked, self.settings.quota)
+        self._reserve(reserved)
         self.visit.allowed += 3 * len(names)
         self.visit.most = reserved.bytes * TRIES_OF_A_FILE
         paths = {}
         for name in names:
             sha256 = files[name].lfs.sha256 if files[name].lfs else None
             paths[name] = self.file(name, info.sha, sizes[name], sha256)
-        return dataclasses.replace(reserved, config=str(paths["config.json"]))
+        there = dataclasses.replace(reserved, config=str(paths["config.json"]))
+        return self._unpickled(there, paths) if any(map(is_pickle, names)) else there
+
+    def _reserve(self, wanted: Fetched) -> None:
+        unfinished = "it was not fetched to the end; `zoo prefetch` goes on"
+        marked = dataclasses.replace(wanted, verdict=Verdict.CHECKPOINT_MISSING, message=unfinished)
+        space.reserve(self.settings.cache, marked, self.settings.quota)
+
+    def _unpickled(self, fetched: Fetched, paths: dict[str, Path]) -> Fetched:
+        """With safetensors beside the pickles, which may be larger than these where tensors share their memory."""
+        made = unpickled.beside(Path(fetched.config).parent, [name for name in paths if is_pickle(name)])
+        size = sum(path.stat().st_size for path in (*paths.values(), made))
+        fetched = dataclasses.replace(fetched, weights=(*fetched.weights, made.name), bytes=size)
+        try:
+            self._reserve(fetched)
+        except Unfetched:
+            made.unlink()
+            raise
+        return fetched
 
     def _info(self) -> ModelInfo:
         with _in_words(self.known.model_id):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import itertools
 import json
 import os
@@ -12,8 +13,10 @@ import sys
 import time
 from pathlib import Path
 
+import torch
 from fault_table import FILES, PATIENCE, QUOTA, entry, served
 from hub_server import Fault
+from safetensors.torch import load_file
 
 from harness.cases import UNFETCHED, Verdict, Weights
 from harness.hub import index, space
@@ -175,12 +178,40 @@ def test_a_token_goes_to_the_hub_and_nowhere_else(hub, tmp_path, monkeypatch):
     assert TOKEN not in written
 
 
-def test_pickles_are_taken_only_where_they_are_asked_for(hub, tmp_path):
-    hub.add("acme/old", {"config.json": b"{}", "pytorch_model.bin": b"x" * 99, "modeling_old.py": b"import os"})
+def test_pickles_are_read_only_where_that_is_asked_for_and_never_run(hub, tmp_path):
+    shared = torch.arange(6.0).reshape(2, 3)
+    plain, evil, ran = io.BytesIO(), io.BytesIO(), tmp_path / "ran"
+    torch.save({"a": shared, "b": shared.T, "c": shared}, plain)
+    torch.save({"a": Runs(f"touch {ran}")}, evil)
+    for name, content in (("old", plain.getvalue()), ("evil", evil.getvalue())):
+        hub.add(f"acme/{name}", {"config.json": b"{}", "pytorch_model.bin": content, "modeling_x.py": b"import os"})
     refused = fetch(hub, tmp_path, entry("acme/old"))["acme/old"]
     assert (refused.verdict, "--allow-pickle" in refused.message) == (Verdict.NO_SAFETENSORS, True)
-    taken = fetch(hub, tmp_path, entry("acme/old"), allow_pickle=True)["acme/old"]
-    assert taken.weights == ("pytorch_model.bin",)
+    found = fetch(hub, tmp_path, entry("acme/old"), entry("acme/evil"), allow_pickle=True)
+    assert (found["acme/evil"].verdict, ran.exists()) == (Verdict.NO_SAFETENSORS, False)
+    assert "without running code" in found["acme/evil"].message
+    folder = Path(found["acme/old"].config).parent
+    assert {path.name for path in folder.iterdir()} == {"config.json", "pytorch_model.bin", "model.safetensors"}
+    assert found["acme/old"].bytes == sum(path.stat().st_size for path in folder.iterdir())
+    read = load_file(folder / "model.safetensors")
+    assert all(map(torch.equal, (read["a"], read["b"], read["c"]), (shared, shared.T, shared)))
+    hub.requests.clear()
+    assert fetch(hub, tmp_path, entry("acme/old"))["acme/old"] == found["acme/old"]
+    assert not hub.requests
+    hub.add("acme/new", FILES)
+    assert fetch(hub, tmp_path, entry("acme/new"), quota=SIZE)["acme/new"].verdict == ""
+    assert index.known(tmp_path, entry("acme/old")).failed is Verdict.CHECKPOINT_MISSING
+    assert not list(folder.iterdir())
+
+
+class Runs:
+    """Runs a command when it is unpickled."""
+
+    def __init__(self, command):
+        self.command = command
+
+    def __reduce__(self):
+        return os.system, (self.command,)
 
 
 def test_nothing_answers(hub, tmp_path):
