@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
+from model_lists import ListError
 from results.errors import StoreError
 from results.store import RUN_NAME, Run, by_time
 
@@ -103,7 +104,7 @@ def _fetch(files: AbstractFileSystem, source: str, goal: Path) -> None:
 def reaching(url: str, what: str = "results store") -> Iterator[tuple[AbstractFileSystem, str]]:
     """The file system of `url`, where `what` lies, and what begins a path in it.
 
-    Whatever goes wrong inside becomes StoreError.
+    Whatever goes wrong inside becomes StoreError, but a ListError stays one.
     """
     try:
         from fsspec.core import url_to_fs
@@ -112,7 +113,7 @@ def reaching(url: str, what: str = "results store") -> Iterator[tuple[AbstractFi
         files, root = url_to_fs(url)
         # A folder that is a file system of its own begins where its paths do.
         yield files, "" if isinstance(files, DirFileSystem) or not root.strip("/") else f"{root.rstrip('/')}/"
-    except StoreError:
+    except (StoreError, ListError):
         raise
     except ImportError as error:
         raise StoreError(f"the {what} {shown(url)} needs a package that is not installed: {error}") from error

@@ -15,7 +15,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness.cases import Entry, Weights
-from harness.cli.buckets import copied
 from harness.derived import derived_list
 from harness.hub.index import config_path, write_whole
 from harness.pytest_plugin.settings import default_cache
@@ -25,9 +24,8 @@ _MADE = "made-"
 
 
 def of_checkpoints(folders: Iterable[str], cache: Path | None) -> tuple[Path, ...]:
-    """A list with the checkpoint in each folder, or bucket by URL, under the folder's name. Raises ListError."""
+    """A list with the checkpoint in each folder, under the folder's name. Raises ListError."""
     room = _room(cache)
-    folders = [copied(folder, room) for folder in folders]
     known = {(entry.model_type, entry.model_class): entry for entry in load_list(derived_list(room))}
     entries: dict[str, Entry] = {}
     for folder in folders:

@@ -11,11 +11,12 @@ from harness.cli import options
 
 
 def run(
+    context: typer.Context,
     tier: options.Tier = None,
     lists: options.Lists = None,
     models: Annotated[
         list[str] | None,
-        typer.Option("--model", metavar="DIR|URL", help="A checkpoint in a folder or a bucket. Repeatable."),
+        typer.Option("--model", metavar="DIR|URL", help="A checkpoint, or a folder of them. Repeatable."),
     ] = None,
     weights: options.OfWeights = None,
     target: options.TargetName = options.DEFAULT_TARGET,
@@ -48,7 +49,7 @@ def run(
     Exit code 0: all as expected. 1: something unexpected, or a case without a result. 2: bad input, or
     nothing could be measured. 130: interrupted; `--resume latest` continues.
     """
-    from harness.cli import drive, made_lists, planning
+    from harness.cli import checkpoints, drive, made_lists, planning
     from harness.plan import PlanError
     from harness.plan.sharding import Shard, parse_shard
     from results.learned import RECENT_RUNS
@@ -67,7 +68,8 @@ def run(
     if models:
         if lists or tier or weights or plan_file:
             raise PlanError("--model says what is run: give it without --list, --tier, --weights and --plan")
-        lists = [str(path) for path in made_lists.of_checkpoints(models, cache)]
+        folders = context.with_resource(checkpoints.at_hand(models, cache))  # kept from eviction as long as this runs
+        lists = [str(path) for path in made_lists.of_checkpoints(folders, cache)]
     folder, url = options.here(store, cache)
     if url and resume:
         pull(url, folder, newest=1, wanted=lambda run_id: resume in (run_id, "latest"))

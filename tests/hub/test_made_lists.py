@@ -1,11 +1,10 @@
-"""Lists that commands make: checkpoints in folders and buckets, and listed models with other weights."""
+"""Lists that commands make: checkpoints in folders, and listed models with other weights."""
 
 from __future__ import annotations
 
 import json
 from types import SimpleNamespace
 
-import fsspec
 import pytest
 from fault_table import FILES, entry
 
@@ -64,29 +63,6 @@ def test_two_folders_of_one_name_are_not_one_model(registered):
         (folder / "model.safetensors").write_bytes(FILES["model.safetensors"])
     with pytest.raises(ListError, match="same name"):
         made_lists.of_checkpoints([str(registered / "a" / "mine"), str(registered / "b" / "mine")], registered)
-
-
-def test_a_bucket_is_copied_once_for_each_content(registered):
-    bucket = fsspec.filesystem("memory")
-    wanted = {"config.json": BERT, "model.safetensors": FILES["model.safetensors"]}
-    for name, content in (wanted | {"modeling_evil.py": b"import os", "optimizer.bin": b"x"}).items():
-        bucket.pipe(f"/zoo-bucket/mine/{name}", content)
-
-    def config():
-        (made,) = made_lists.of_checkpoints(["memory://zoo-bucket/mine"], registered)
-        return made.parent, load_list(made)[0].config
-
-    made, first = config()
-    copied = registered.joinpath(first).parent
-    assert {path.name: path.read_bytes() for path in copied.iterdir()} == wanted
-    assert config() == (made, first)
-    bucket.pipe("/zoo-bucket/mine/config.json", BERT + b" ")
-    assert config()[1] != first
-    bucket.rm("/zoo-bucket/mine/config.json")
-    with pytest.raises(ListError, match="memory://zoo-bucket/mine: no checkpoint"):
-        config()
-    with pytest.raises(ListError, match="cannot reach the checkpoint odd://bucket/mine"):
-        made_lists.of_checkpoints(["odd://me:secret@bucket/mine"], registered)
 
 
 def test_other_weights_are_another_list_with_the_same_name_and_content_on_every_machine(tmp_path):
