@@ -22,8 +22,8 @@
   }))) : el("p", { class: "quiet" }, "Unknown in all nights."));
   /* What fusing and compiling gain here: the median over the cases that pass both ways. */
   const ratios = (cases, passed) => [["defer-and-fuse", "strict-eager"], ["compiled", "strict-eager"], ["compiled", "eager"]].flatMap(([mode, base]) => {
-    const found = cases.filter(({ item }) => item.mode === mode).map(({ model, item }) => parseFloat(against(item, model, base, passed))).filter(Number.isFinite).sort((a, b) => a - b);
-    return found.length ? [`${mode} is ${found[Math.floor((found.length - 1) / 2)].toFixed(2)} times as fast as ${base} (median of ${found.length})`] : [];
+    const found = cases.filter(({ item }) => item.mode === mode).map(({ model, item }) => parseFloat(against(item, model, base, passed))).filter(Number.isFinite);
+    return found.length ? [`${mode} is ${zoo.median(found).toFixed(2)} times as fast as ${base} (median of ${found.length})`] : [];
   });
   async function show() {
     const vocabulary = await zoo.load("vocabulary"), data = await zoo.load(`architectures/${zoo.address().get("a") || ""}`);

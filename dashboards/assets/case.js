@@ -10,7 +10,7 @@
       [`on the target at ${shape(leaf.index)}`, number(leaf.actual)], ["on the CPU there", number(leaf.cpu)],
       ["float64 truth there", number(leaf.expected)], ["typical magnitude", short(leaf.scale)], ...(leaf.note ? [["note", leaf.note]] : [])]),
     table(["measure", "error", "allowed", "CPU’s own"], [["root mean square", short(leaf.error), short(leaf.allowed), short(leaf.cpu_error)],
-      ["worst element", short(leaf.max_error), short(leaf.max_allowed), short(leaf.max_cpu_error)]]));
+      ["worst element", short(leaf.max_error), short(leaf.max_allowed), short(leaf.max_cpu_error)]], "measures"));
 
   const timeline = (item, stages, failed) => {
     const spent = stages.map((name, at) => [name, item.seconds[at]]).filter(([, value]) => typeof value === "number");

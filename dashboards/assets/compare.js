@@ -84,7 +84,6 @@
     const keys = new Map(pairs.map((pair) => [pair, ORDER[sort.value](pair)]));
     pairs.sort((one, other) => keys.get(one) - keys.get(other) || one.model.at - other.model.at);
   }
-  const median = (values) => Float64Array.from(values).sort()[Math.floor((values.length - 1) / 2)];
 
   function filter() {
     const query = zoo.query.parse(search.value, ["model", "column", "pair"], keys, bare);
@@ -98,7 +97,7 @@
     byId("shown").textContent = `${found.length} of ${zoo.plural(pairs.length, "case")}`;
     byId("hint").textContent = query.wrong.length ? `Not understood: ${query.wrong.join(" ")}. Press ? for what can be typed.` : found.length ? "" : "Nothing matches.";
     const factors = ["latency", "error"].map((title) => [title, inView.map((pair) => pair[title]).filter((factor) => factor > 0)]).filter(([, all]) => all.length);
-    byId("medians").textContent = factors.map(([title, all]) => `${title} of B over that of A: median ${median(all).toPrecision(3)}× of ${zoo.plural(all.length, "case")} that pass${all.length === 1 ? "es" : ""} in both`).join("; ");
+    byId("medians").textContent = factors.map(([title, all]) => `${title} of B over that of A: median ${zoo.median(all).toPrecision(3)}× of ${zoo.plural(all.length, "case")} that pass${all.length === 1 ? "es" : ""} in both`).join("; ");
     draw(found);
   }
   /* What the query says of models and columns, which counts are of. */
@@ -117,7 +116,7 @@
     if (!found.length) return content.replaceChildren();
     const more = el("button", { type: "button" }, `Show ${Math.min(PAGE, found.length - shown)} more`);
     more.addEventListener("click", () => { shown += PAGE; draw(found); });
-    content.replaceChildren(zoo.table(["model", "case", "A", "B", "became"], found.slice(0, shown).map(line)), ...(found.length > shown ? [more] : []));
+    content.replaceChildren(zoo.table(["model", "case", "A", "B", "became"], found.slice(0, shown).map(line), "two-sided"), ...(found.length > shown ? [more] : []));
   }
   function between() {
     const [a, b] = ["a", "b"].map((side) => runs.find((run) => run.run === byId(side).value));

@@ -40,8 +40,14 @@ const zoo = (() => {
   const pill = (verdict) => el("span", { class: `pill ${verdict.group}` }, el("b", { "aria-hidden": "true" }, verdict.symbol), ` ${verdict.word}`);
   const card = (title, ...content) => el("section", { class: "card" }, el("h2", {}, title), ...content);
   const pairs = (items) => el("dl", { class: "pairs" }, items.map(([name, value]) => el("div", { class: String(value.textContent ?? value).length > 36 ? "long" : "" }, el("dt", {}, name), el("dd", {}, value))));
-  const table = (heads, rows, kind = "") => el("div", { class: "scroll", tabindex: "0" }, el("table", { class: `list ${kind}` }, el("thead", {}, el("tr", {}, heads.map((head) => el("th", { scope: "col" }, head)))),
-    el("tbody", {}, rows.map((row) => el("tr", {}, row.map((cell) => el("td", {}, cell)))))));
+  /* With its roles spelled out, which a stylesheet that lays a row out otherwise would take away. */
+  const table = (heads, rows, kind = "") => el("div", { class: "scroll", tabindex: "0" }, el("table", { class: `list ${kind}`, role: "table" },
+    el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, heads.map((head) => el("th", { scope: "col", role: "columnheader" }, head)))),
+    el("tbody", { role: "rowgroup" }, rows.map((row) => el("tr", { role: "row" }, row.map((cell) => el("td", { role: "cell" }, cell)))))));
+  const median = (values) => {
+    const sorted = Float64Array.from(values).sort(), middle = sorted.length >> 1;
+    return sorted.length % 2 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
+  };
   const command = (text) => {
     const shown = el("pre", { tabindex: "0" }, text), button = el("button", { type: "button" }, "Copy");
     button.addEventListener("click", async () => {
@@ -71,5 +77,5 @@ const zoo = (() => {
     } else if (event.key === "?" && document.getElementById("help")) document.getElementById("help").showModal();
   });
   const plural = (count, word) => `${count.toLocaleString("en")} ${word}${count === 1 ? "" : "s"}`;
-  return { give, load, el, svg, address, percent, time, bytes, pill, card, pairs, table, command, day, line, fail, plural };
+  return { give, load, el, svg, address, percent, time, bytes, pill, card, pairs, table, command, day, line, fail, plural, median };
 })();

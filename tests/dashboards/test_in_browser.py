@@ -3,7 +3,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -193,6 +193,17 @@ def test_runs_modes_and_targets_are_compared_by_a_query_in_the_address(visit) ->
     again.click("#swap")
     again.wait_for_function("document.getElementById('a-mode').value === 'compiled'")
     assert _told(again) == {"new": 1, "removed": 1}
+
+
+def test_medians_are_of_what_passes_in_both(browse, write_run, make_case, make_record) -> None:
+    names, worst = ("bert", "t5", "vit"), make_record(make_case()).worst
+    write_run([make_record(make_case(name), latency_seconds=0.1) for name in names])
+    errors = zip(names, (worst.error, 2 * worst.error, worst.error), strict=True)
+    records = [make_record(make_case(name), worst=replace(worst, error=error)) for name, error in errors]
+    write_run([*records[:2], make_record(make_case("vit"), Verdict.CRASH)])
+    page = browse("compare.html#q=")
+    page.wait_for_selector("#counts a")
+    assert page.inner_text("#medians") == "error of B over that of A: median 1.50× of 2 cases that pass in both"
 
 
 def test_an_operator_leads_to_its_cells_and_a_case_to_its_repro(visit, tmp_path: Path) -> None:
