@@ -48,11 +48,25 @@ class Dtype(StrEnum):
     FLOAT16 = "float16"
 
 
+class Shipped(StrEnum):
+    """What can be asked for in place of a dtype: each model's own, float32 where that is not known."""
+
+    SHIPPED = "shipped"
+
+
 class Profile(StrEnum):
     """Shape of the inputs: `padded` is batch 2 with one padded row, `single` is batch 1 of another size."""
 
     PADDED = "padded"
     SINGLE = "single"
+
+
+class Given(StrEnum):
+    """What made the inputs: seeded draws, or the checkpoint's own tokenizer or processor."""
+
+    DRAWN = "drawn"
+    TOKENIZER = "tokenizer"
+    PROCESSOR = "processor"
 
 
 class Weights(StrEnum):
@@ -184,11 +198,12 @@ class Entry:
     parameter count or None where unknown; `package` names the installed Python package
     that carries the real checkpoint of a `hub`-weights entry, empty otherwise. `phases` are
     those that its class has, in the order of `Phase`. `config` is the path of the model's own
-    config.json, which a `synthetic` or `config` entry is then reduced from, and beside which the
-    checkpoint of a `hub` entry lies; empty where only the architecture's defaults, or the package, are
-    known. That of a `config` entry is where `zoo prefetch` puts it, and need not be there yet.
+    config.json or GGUF file, which a `synthetic` or `config` entry is then reduced from, and beside or in
+    which the checkpoint of a `hub` entry lies; empty where only the architecture's defaults, or the package,
+    are known. That of a `config` entry is where `zoo prefetch` puts it, and need not be there yet.
     `gated` (does the Hub ask for a token) and `custom_code` (does the model need code of its own
-    repository) are yes, no or unknown.
+    repository) are yes, no or unknown. `dtype` is the type of `Dtype` that its weights come in, empty
+    where it is unknown or none of these.
     """
 
     model_id: str
@@ -206,6 +221,7 @@ class Entry:
     config: str = ""
     gated: str = "unknown"
     custom_code: str = "unknown"
+    dtype: str = ""
 
     @property
     def id(self) -> str:

@@ -47,17 +47,24 @@ def derived_list(folder: Path) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=".making-") as scratch:
             made = Path(scratch, path.name)
-            command = [sys.executable, "-m", "harness.models.registered", str(made)]
-            # No backend: some patch torch when they are loaded, and none is needed to read names.
-            quiet = os.environ | {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "HF_HUB_OFFLINE": "1"}
-            done = subprocess.run(command, env=quiet, capture_output=True, text=True, stdin=subprocess.DEVNULL)
-            if done.returncode != 0:
-                last = (done.stderr.strip().splitlines() or ["it printed nothing"])[-1]
-                raise ListError(f"the list of transformers' architectures cannot be derived: {last[:300]}")
+            failing = "the list of transformers' architectures cannot be derived"
+            printed_by("harness.models.registered", str(made), failing=failing)
             made.replace(path)
     except OSError as error:
         raise ListError(f"{path}: cannot be written: {error.strerror}; choose a cache with --cache") from error
     return path
+
+
+def printed_by(module: str, argument: str, *, failing: str) -> str:
+    """What a module that imports the library prints as a command. Raises ListError, which begins with `failing`."""
+    # No backend: some patch torch when they are loaded, and none is needed to read names.
+    quiet = os.environ | {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "HF_HUB_OFFLINE": "1"}
+    command = [sys.executable, "-m", module, argument]
+    done = subprocess.run(command, env=quiet, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    if done.returncode != 0:
+        last = (done.stderr.strip().splitlines() or ["it printed nothing"])[-1]
+        raise ListError(f"{failing}: {last[:300]}")
+    return done.stdout
 
 
 def registered_word(word: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from harness.cases import Case, Evidence, Stage, Verdict
+from harness.cases import Case, Evidence, Given, Stage, Verdict
 
 FAULTY = ".faulty"
 
@@ -106,6 +106,7 @@ class Record:
 
     `stage` is where the case ended (`compare` for a judged case). `seconds` maps stage names to
     wall seconds; a stage absent from it was not entered (for instance a cached reference).
+    `inputs` is what made them, None where none were.
     `message` is one line; `detail` the full error text; `log` the last lines the processes printed.
     `cpu_seconds` is what the case's process used, its reference not included.
     `latency_seconds` is the wall time of a repeated call, after everything has been compiled once.
@@ -129,6 +130,7 @@ class Record:
     signal: str = ""
     exit_code: int | None = None
     evidence: Evidence | None = None
+    inputs: Given | None = None
     worst: Leaf | None = None
     leaves: int | None = None
     blame: Blame = Blame()

@@ -9,20 +9,21 @@ transformers, so that listing and planning stay instant.
 from __future__ import annotations
 
 import csv
+import io
 import os
 import re
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.cases import Entry, Phase, Weights
+from harness.cases import Dtype, Entry, Phase, Weights
 from model_lists.spelling import meant
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
 COLUMNS = tuple(field.name for field in fields(Entry))
-OPTIONAL = ("config", "gated", "custom_code")
+OPTIONAL = ("config", "gated", "custom_code", "dtype")
 REQUIRED = tuple(column for column in COLUMNS if column not in OPTIONAL)
 LIBRARIES = ("transformers", "diffusers", "sentence-transformers", "timm")
 RUN_LIBRARIES = ("transformers",)
@@ -80,6 +81,14 @@ def list_path(name: str) -> Path:
             f"{_shown(name)}: no such list{meant(name, known)}; valid: {', '.join(known)}, or a path to a .csv file"
         )
     return Path(__file__).parent / f"{name}.csv"
+
+
+def is_known(path: Path) -> bool:
+    """Whether commands look into a list by themselves: one that ships, the derived one, or either `+` weights."""
+    base, _, weights = path.stem.partition("+")
+    if weights in set(Weights):
+        return base in (DERIVED_LIST, *list_names())
+    return path.parent == Path(__file__).parent or base == DERIVED_LIST
 
 
 def load_list(name_or_path: str | Path) -> tuple[Entry, ...]:
@@ -148,6 +157,21 @@ def write_list(path: Path, entries: Iterable[Entry]) -> None:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(columns)
         writer.writerows([_text(getattr(entry, column)) for column in columns] for entry in entries)
+
+
+def line_of(entry: Entry, columns: Iterable[str]) -> str:
+    """An entry as a line of a list with these columns, its end included."""
+    line = io.StringIO()
+    csv.writer(line, lineterminator="\n").writerow(_text(getattr(entry, column)) for column in columns)
+    return line.getvalue()
+
+
+def columns_of(path: Path) -> tuple[str, ...]:
+    """The columns that a list has, by its header. Raises ListError where that is none of a list."""
+    for _ in _rows(path):
+        break
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        return tuple(next(row for row in csv.reader(file) if row))
 
 
 def _text(value: object) -> str:
@@ -246,12 +270,14 @@ def _entry(path: Path, row: dict[str, str]) -> tuple[Entry | None, list[str]]:
         if row["package"]:
             wrong("config", "empty where a package has the checkpoint")
         elif row["weights"] != Weights.CONFIG and not (path.parent / row["config"]).is_file():
-            wrong("config", "the path of a config.json from the list's folder on, or empty")
+            wrong("config", "the path of a config.json or a GGUF file from the list's folder on, or empty")
         row["config"] = os.path.abspath(path.parent / row["config"])  # a link's own place: the weights lie beside it
     elif row["weights"] == Weights.CONFIG:
         wrong("config", f"not empty where weights is {Weights.CONFIG}; `zoo run --weights config` makes such a list")
     one_of("gated", ANSWERS)
     one_of("custom_code", ANSWERS)
+    if row["dtype"]:
+        one_of("dtype", tuple(Dtype))
     if problems:
         return None, problems
     typed = {

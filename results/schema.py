@@ -67,6 +67,7 @@ COLUMNS: tuple[Column, ...] = tuple(
         ),
         ("gated", "string", "case.entry.gated", "does the Hub ask for a token: yes, no or unknown"),
         ("custom_code", "string", "case.entry.custom_code", "does it need code of its own repository: likewise"),
+        ("shipped_dtype", "string", "case.entry.dtype", "type that the real weights come in, empty where unknown"),
         ("phase", "string", "case.phase", "what of the model was exercised: forward, generate or train"),
         ("mode", "string", "case.mode", "how the target executed the model"),
         ("dtype", "string", "case.dtype", "floating-point type of parameters and inputs"),
@@ -87,6 +88,12 @@ COLUMNS: tuple[Column, ...] = tuple(
         ("signal", "string", "signal", "signal that killed the process, empty if none"),
         ("exit_code", "int64", "exit_code", "exit code of a process that ended by itself"),
         ("evidence", "string", "evidence", "how strong the result is: real-weights, config-faithful, ..."),
+        (
+            "inputs",
+            "string",
+            "inputs",
+            "what made the inputs: drawn (seeded), or the checkpoint's own tokenizer or processor",
+        ),
         ("leaves", "int64", "leaves", "output tensors judged"),
         (
             "worst_ratio",

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.cases import Case, Dtype, Mode, Phase, Profile
+from harness.cases import Case, Dtype, Mode, Phase, Profile, Shipped
 from harness.cli import EXIT_INTERRUPTED, EXIT_NOTHING, EXIT_OK, EXIT_UNEXPECTED, options
-from harness.plan import FIELDS_AFTER_ENTRY, PlanError, from_ids, names_case, select, words_of
+from harness.plan import FIELDS_AFTER_ENTRY, PlanError, dtypes_of, from_ids, names_case, select, words_of
 from harness.plan.document import dumps
 from harness.pytest_plugin.settings import Choice, default_cache
 from harness.records import real_target
@@ -121,13 +121,14 @@ def again(request: Request, cases: Sequence[str], run: Run) -> Plan:
     asked = {
         "phase": words_of("phase", request.phases or (), list(Phase)),
         "mode": words_of("mode", request.modes or (), list(Mode)),
-        "dtype": words_of("dtype", request.dtypes or (), list(Dtype)),
         "profile": words_of("profile", request.profiles or (), list(Profile)),
     }
+    dtypes = words_of("dtype", request.dtypes or (), [*Dtype, *Shipped])
     chosen = [
         case
         for case in from_ids(here, entries)
         if all(getattr(case, name) in words for name, words in asked.items())
+        and case.dtype in dtypes_of(case.entry, dtypes)
         and (not request.words or any(names_case(word, case) for word in request.words))
     ]
     if not chosen:

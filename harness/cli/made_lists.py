@@ -6,16 +6,14 @@ They are called by what they say, so that equal ones are one file and a run is f
 from __future__ import annotations
 
 import hashlib
-import json
 import os
-import re
 import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from harness.cases import Entry, Weights
-from harness.derived import derived_list
+from harness.cli.drafting import of_checkpoint
 from harness.hub.index import config_path, write_whole
 from harness.pytest_plugin.settings import default_cache
 from model_lists import ListError, load_list, write_list
@@ -23,15 +21,14 @@ from model_lists import ListError, load_list, write_list
 _MADE = "made-"
 
 
-def of_checkpoints(folders: Iterable[str], cache: Path | None) -> tuple[Path, ...]:
-    """A list with the checkpoint in each folder, under the folder's name. Raises ListError."""
+def of_checkpoints(places: Iterable[str], cache: Path | None) -> tuple[Path, ...]:
+    """A list with the checkpoint in each folder or GGUF file, under its name. Raises ListError."""
     room = _room(cache)
-    known = {(entry.model_type, entry.model_class): entry for entry in load_list(derived_list(room))}
     entries: dict[str, Entry] = {}
-    for folder in folders:
-        entry = _entry(Path(folder).absolute(), known)
+    for place in places:
+        entry = of_checkpoint(Path(place), room)
         if (other := entries.setdefault(entry.id, entry)) is not entry:
-            raise ListError(f"{folder}: another model of that type has the same name, {other.config}; rename a folder")
+            raise ListError(f"{place}: another model of that type has the same name, {other.config}; rename a folder")
     return tuple(_written([entry], entry.model_id, room) for entry in entries.values())
 
 
@@ -79,26 +76,6 @@ def kept(file_name: str, digest: str, cache: Path) -> Path | None:
     """A list that was made in this cache, by its name and the sha256 of its content."""
     path = _place(file_name, digest, _room(cache))
     return path if path.is_file() else None
-
-
-def _entry(folder: Path, known: dict[tuple[str, str], Entry]) -> Entry:
-    config = folder / "config.json"
-    try:
-        said = json.loads(config.read_bytes())
-        wanted = said["model_type"], said["architectures"][0]
-    except OSError as error:
-        raise ListError(f"{folder}: no checkpoint: config.json cannot be read: {error.strerror}") from error
-    except (ValueError, TypeError, KeyError, IndexError, RecursionError) as error:
-        raise ListError(
-            f"{config}:1: it does not say its model_type and architectures; save_pretrained does"
-        ) from error
-    if not any(folder.glob("*.safetensors")):
-        raise ListError(f"{folder}: no weights in safetensors; save them with save_pretrained")
-    entry = known.get(wanted) if all(isinstance(word, str) for word in wanted) else None
-    if entry is None:
-        raise ListError(f"{config}:1: {wanted[0]!r} {wanted[1]!r} is no model class of the installed transformers")
-    name = re.sub(r"[^\w.-]|^[^A-Za-z0-9]+|[^A-Za-z0-9]+$", "", folder.name, flags=re.ASCII) or "checkpoint"
-    return replace(entry, model_id=name, revision="", weights=Weights.HUB, config=str(config))
 
 
 def _written(entries: list[Entry], name: str, room: Path) -> Path:

@@ -36,7 +36,8 @@ Phases = Annotated[
 ]
 Modes = Annotated[list[str] | None, typer.Option("--mode", help="How to execute (default: every way). Repeatable.")]
 Dtypes = Annotated[
-    list[str] | None, typer.Option("--dtype", help="Floating-point type (default: float32). Repeatable.")
+    list[str] | None,
+    typer.Option("--dtype", help="Floating-point type (default: float32), or shipped: each model's own. Repeatable."),
 ]
 Profiles = Annotated[list[str] | None, typer.Option("--profile", help="Input shapes (default: padded). Repeatable.")]
 Select = Annotated[

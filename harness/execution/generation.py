@@ -21,6 +21,7 @@ from torch import nn
 from transformers import CompileConfig, GenerationMixin, LogitsProcessor, LogitsProcessorList
 
 from harness.execution import diffusion
+from harness.inputs import REAL_TOKENS
 
 _COMPILED_OPTIONS = "_zoo_compiled_generation"
 """Attribute of a model that `compile_steps` has prepared: what else `generate` is to be called with."""
@@ -87,7 +88,8 @@ class Teacher(LogitsProcessor):
 
 
 def generate(model: nn.Module, inputs: dict[str, Any], teacher: Teacher) -> dict[str, Any]:
-    """A prefill and `DECODE_STEPS` cached steps; what was returned, logits in the model's own dtype.
+    """A prefill and `DECODE_STEPS` cached steps, or as many tokens as the inputs' `max_new_tokens` says; what was
+    returned, logits in the model's own dtype.
 
     Nothing is compiled, unless `compile_steps` has prepared the model: by itself the library compiles on some devices
     and not on others. `inputs` may name what else `generate` is to know or to return, `return_dict_in_generate` as
@@ -96,7 +98,7 @@ def generate(model: nn.Module, inputs: dict[str, Any], teacher: Teacher) -> dict
     """
     inputs = diffusion.opened(inputs)
     choosers = [model.get_submodule(name) for name in inputs.pop(CHOOSERS, ())]
-    asked = {"return_dict_in_generate": True} | inputs
+    asked = {"return_dict_in_generate": True, "max_new_tokens": 1 + DECODE_STEPS} | inputs
     if not asked["return_dict_in_generate"]:  # this class asks for it itself, and refuses to be asked as well
         del asked["return_dict_in_generate"]
     with ExitStack() as changed:
@@ -105,8 +107,7 @@ def generate(model: nn.Module, inputs: dict[str, Any], teacher: Teacher) -> dict
             changed.callback(chooser.register_forward_hook(teacher.hand_on).remove)
         returned = model.generate(
             **asked,
-            max_new_tokens=1 + DECODE_STEPS,
-            min_new_tokens=1 + DECODE_STEPS,
+            min_new_tokens=asked["max_new_tokens"],
             do_sample=False,
             num_beams=1,
             use_cache=True,
@@ -168,7 +169,7 @@ def compile_steps(model: nn.Module, compiler: Callable[[Callable[..., Any]], Cal
     for part in parts:
         part.forward = compiler(part.forward)
     # Every step has shapes of its own; beyond its limit Dynamo silently compiles no more.
-    torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, 2 * (1 + DECODE_STEPS))
+    torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, 2 * REAL_TOKENS)
 
 
 def _always(compiled: Callable[..., Any]) -> Callable[[CompileConfig | None], Callable[..., Any]]:

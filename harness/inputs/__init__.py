@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import transformers
 
-from harness.cases import Dtype, Entry, Phase, Profile, Weights
+from harness.cases import Dtype, Entry, Given, Phase, Profile, Weights
 from harness.inputs import (
     audio,
     choices,
@@ -30,6 +30,7 @@ from harness.inputs import (
 )
 from harness.inputs.companions import companions
 from harness.inputs.labels import labelled
+from harness.inputs.own import own
 from harness.inputs.request import InputError, Maker, Request
 from model_lists import ListError
 from model_lists.recipes import load_recipe
@@ -37,7 +38,10 @@ from model_lists.recipes import load_recipe
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
 
-__all__ = ["InputError", "cast", "digest", "make"]
+__all__ = ["REAL_TOKENS", "InputError", "cast", "digest", "made", "make"]
+
+REAL_TOKENS = 17
+"""Tokens that real weights generate: that of the prefill, and 16 that read the cache."""
 
 
 def make(
@@ -48,7 +52,19 @@ def make(
     seed: int,
     phase: Phase = Phase.FORWARD,
 ) -> dict[str, Any]:
-    """Keyword arguments for what the phase calls: float32, int64 and bool tensors on CPU.
+    """As `made`, the inputs alone."""
+    return made(entry, config, folder, profile, seed, phase)[1]
+
+
+def made(
+    entry: Entry,
+    config: PreTrainedConfig,
+    folder: Path,
+    profile: Profile,
+    seed: int,
+    phase: Phase = Phase.FORWARD,
+) -> tuple[Given, dict[str, Any]]:
+    """What made the inputs, and keyword arguments for what the phase calls: float32, int64 and bool tensors on CPU.
 
     They are those of the model's forward method. For `Phase.GENERATE` a decoder beside an encoder gets no text to
     begin with, and what the recipe asks `generate` for is added (no tensors); for `Phase.TRAIN` labels are.
@@ -57,8 +73,8 @@ def make(
 
     `config` is the loaded model's own. `padded` is batch 2 with padding in the second row where the model takes
     an attention mask (left for models that generate from a prompt, right for others); `single` is batch 1 of
-    another length or size where the model allows one. Entries with real weights and a tokenizer in `folder` get
-    real sentences. Raises InputError.
+    another length or size where the model allows one. Real weights get what their checkpoint, `folder`, makes of
+    stated texts, pictures and sounds, where it brings what does that, and generate longer. Raises InputError.
     """
     model_class = getattr(transformers, entry.model_class, None)
     if model_class is None:
@@ -86,16 +102,21 @@ def make(
         request = dataclasses.replace(request, names=names | {"attention_mask"})
     if request.numbers.get("inner_pictures"):
         request = dataclasses.replace(request, names=request.names | features.arguments(request, "get_image_features"))
-    if entry.weights is Weights.HUB and request.main == "input_ids" and (folder / "tokenizer.json").is_file():
-        inputs = text.sentences(request, folder)
-        return labelled(request, inputs) if phase is Phase.TRAIN else inputs
-    inputs = choices.several(request, _made) if request.head == "MultipleChoice" else _made(request)
+    given, inputs = Given.DRAWN, None
+    if entry.weights is Weights.HUB and (found := own(request, folder)) is not None:
+        given, inputs = found
+    if inputs is None:
+        inputs = choices.several(request, _made) if request.head == "MultipleChoice" else _made(request)
     if phase is Phase.TRAIN:
         inputs = labelled(request, inputs)
     unknown = sorted(set(inputs) - request.names)
     if unknown:
         raise InputError(f"{entry.id}: {entry.model_class}.forward does not take {', '.join(unknown)}")
-    return inputs | recipe.generate if phase is Phase.GENERATE else inputs
+    if phase is Phase.GENERATE:
+        inputs |= recipe.generate
+        if entry.weights is Weights.HUB:
+            inputs["max_new_tokens"] = REAL_TOKENS
+    return given, inputs
 
 
 def _passes_on(model_class: type) -> bool:

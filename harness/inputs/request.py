@@ -23,6 +23,10 @@ class InputError(ValueError):
     """No valid inputs can be made; one line saying for which model and why."""
 
 
+class DependencyMissing(InputError):
+    """A Python package that a checkpoint's own tokenizer or processor needs is not installed; the line names it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """One model's inputs to make. `names` are the arguments of its forward method."""

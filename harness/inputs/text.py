@@ -1,8 +1,7 @@
-"""Token ids, masks and token types; the texts of sequence-to-sequence models; a real tokenizer's sentences."""
+"""Token ids, masks and token types; the texts of sequence-to-sequence models."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,12 +19,6 @@ PHRASE = 5
 """Tokens of a phrase with its end."""
 DECODER_LENGTH = 12
 DECODER_PADDING = 4
-
-SENTENCES = (
-    "The lighthouse keeper counts the ships that pass between dusk and dawn.",
-    "Rain is expected.",
-)
-OTHER_SENTENCE = "How far is it from the railway station to the old harbour?"
 
 
 def text(request: Request) -> dict[str, Any]:
@@ -152,13 +145,3 @@ def pad_token(request: Request) -> int:
     pad = request.look("pad_token_id", config=request.part("text_config"))
     pad = pad[0] if isinstance(pad, list | tuple) else pad
     return pad if pad is not None and pad >= 0 else 0
-
-
-def sentences(request: Request, folder: Path) -> dict[str, Any]:
-    """Real sentences through the checkpoint's own tokenizer, as it pads them."""
-    from transformers import AutoTokenizer
-
-    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    chosen = list(SENTENCES) if request.padded else [OTHER_SENTENCE]
-    encoded = tokenizer(chosen, padding=True, return_tensors="pt")
-    return {name: tensor for name, tensor in encoded.items() if name in request.names}

@@ -16,11 +16,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from harness import checkpoints
 from harness.cases import Case, Entry, Weights
 
 INPUTS, REFERENCE, META, RETURNED = "inputs.pt", "reference.pt", "meta.json", "returned.pt"
 _PACKAGES = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "accelerate")
-_MADE = {"operators", "sick", "structure_sha256", "truth"}
+_MADE = {"inputs", "operators", "sick", "structure_sha256", "truth"}
 """What a reference that was made to the end says, beside its seals."""
 SHARED = ("locks", "memory")
 """Folders of a cache by which its jobs take turns; nothing else in it may be lost by anybody's removing it."""
@@ -49,9 +50,9 @@ def read_meta(folder: Path) -> dict[str, Any] | None:
 
 
 def seals(files: list[Path], checkpoint: Path) -> dict[str, str]:
-    """sha256 of some files, and of the config and weights in a checkpoint folder, by name. Raises OSError."""
+    """sha256 of some files, and of those that a checkpoint is made of, by name. Raises OSError."""
     found = {}
-    for file in [*files, checkpoint / "config.json", *sorted(checkpoint.glob("*.safetensors"))]:
+    for file in [*files, *checkpoints.files_of(checkpoint)]:
         with file.open("rb") as content:
             found[file.name] = hashlib.file_digest(content, "sha256").hexdigest()
     return found

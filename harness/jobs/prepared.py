@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.cases import Evidence, Stage, Verdict
+from harness.cases import Evidence, Given, Stage, Verdict
 from harness.jobs.supervisor import Outcome
 
 
@@ -30,6 +30,7 @@ class Prepared:
             "evidence": Evidence(meta["evidence"]),
             "synthetic_params": meta["parameters"],
             "weights_sha256": meta["weights_sha256"],
+            "inputs": Given(meta["inputs"]),
             "inputs_sha256": meta["inputs_sha256"],
             "structure_sha256": meta["structure_sha256"],
             "truth": meta["truth"],

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from harness import inputs, models
-from harness.cases import Case, Stage, Verdict
+from harness.cases import Case, Given, Stage, Verdict
 from harness.execution import reference
 from harness.execution.reference import Reference
 from harness.execution.second_look import look
@@ -31,6 +31,7 @@ class Computed:
     built: Built
     model: nn.Module
     truth: nn.Module
+    given: Given
     inputs: dict[str, Any]
     reference: Reference
     sick: tuple[Verdict, str] | None
@@ -45,11 +46,11 @@ def compute(report: Report, payload: dict[str, Any]) -> Computed:
     built = models.build(case.entry, Path(payload["checkpoint"]), seed)
     model = models.load(case.entry, built.folder, case.dtype, "cpu")
     report.enter(Stage.INPUTS)
-    made = inputs.make(case.entry, model.config, built.folder, case.profile, seed, case.phase)
+    given, made = inputs.made(case.entry, model.config, built.folder, case.profile, seed, case.phase)
     report.enter(Stage.REFERENCE)
     truth = models.load_truth(case.entry, built.folder, case.dtype)
     known, sick = reference.compute(model, truth, made, phase=case.phase, dtype=case.dtype, seed=seed)
-    return Computed(case, built, model, truth, made, known, sick)
+    return Computed(case, built, model, truth, given, made, known, sick)
 
 
 def run(payload: dict[str, Any], channel: Channel) -> None:
@@ -63,6 +64,7 @@ def run(payload: dict[str, Any], channel: Channel) -> None:
             "evidence": built.evidence,
             "parameters": built.parameters,
             "weights_sha256": built.weights_sha256,
+            "inputs": computed.given,
             "inputs_sha256": digest,
             "structure_sha256": structure(computed.case.entry.model_class, built.folder, built.weights_sha256, digest),
             "truth": computed.reference.computed_in,

@@ -9,6 +9,7 @@ import pickle
 import tempfile
 from pathlib import Path
 
+from harness import checkpoints
 from harness.cases import Case, Group
 from harness.likeness import relevant
 from harness.records import Record
@@ -16,7 +17,9 @@ from harness.records import Record
 
 def structure(model_class: str, checkpoint: Path, weights_sha256: str, inputs_sha256: str) -> str:
     """sha256 hex of all that a model's outputs depend on: its class, config, weights and inputs. Raises OSError."""
-    config = json.loads((checkpoint / "config.json").read_text(encoding="utf-8"))
+    config = {}  # a GGUF file's is among what its hash covers
+    if not checkpoints.is_gguf(checkpoint):
+        config = json.loads(checkpoints.config_of(checkpoint).read_text(encoding="utf-8"))
     parts = [model_class, relevant(config), weights_sha256, inputs_sha256]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 

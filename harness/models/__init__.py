@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import filecmp
 import hashlib
 import importlib.util
@@ -19,8 +20,9 @@ from torch import nn
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 from transformers.utils import logging as transformers_logging
 
+from harness import checkpoints
 from harness.cases import Dtype, Entry, Evidence, Weights
-from harness.models import given, weights
+from harness.models import given, packed, weights
 from harness.models.reduce import UnreducibleConfig, reduced_config
 from model_lists import ListError
 from model_lists.recipes import load_recipe
@@ -50,7 +52,7 @@ class CheckpointMissing(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """A checkpoint ready to be loaded. `weights_sha256` covers every safetensors file in `folder`."""
+    """A checkpoint ready to be loaded, of the kinds of `harness.checkpoints`; its hash covers every file of weights."""
 
     folder: Path
     evidence: Evidence
@@ -66,11 +68,14 @@ def build(entry: Entry, folder: Path, seed: int) -> Built:
     """
     if entry.weights is Weights.HUB:
         found = _real_checkpoint(entry)
+        parameters = _stored_parameters(entry, found)
         try:
-            given.checked(found / "config.json", entry.model_type)
+            given.checked(checkpoints.config_of(found), entry.model_type)
         except given.BadConfig as error:
             raise BuildError(f"{entry.id}: {error}") from error
-        return Built(found, Evidence.REAL_WEIGHTS, _stored_parameters(entry, found), _digest(entry, found))
+        except ImportError as error:
+            raise DependencyMissing(f"{entry.id}: {_line(error)}") from error
+        return Built(found, Evidence.REAL_WEIGHTS, parameters, _digest(entry, found))
     model = _synthetic(entry, seed)
     folder.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
@@ -89,19 +94,20 @@ def build(entry: Entry, folder: Path, seed: int) -> Built:
 
 
 def load(entry: Entry, folder: Path, dtype: Dtype | str, device_map: str, **options: Any) -> nn.Module:
-    """The checkpoint in `folder` as a model for inference, through the same call a user makes.
+    """The checkpoint `folder`, which may be a GGUF file, as a model for inference, by the same call a user makes.
 
     `dtype` is a floating type by torch's name; `options` go to `from_pretrained`. No code of the checkpoint's own is
     run, and a pickle's is refused. Raises
     BuildError where the checkpoint does not hold every parameter, DependencyMissing, CheckpointMissing;
     errors of a backend while it takes the model come through as they are.
     """
-    if not (folder / "config.json").is_file():
+    if not checkpoints.config_of(folder).is_file():
         raise CheckpointMissing(f"{entry.id}: no checkpoint in {folder}; build it first")
+    place, kind = checkpoints.arguments(folder)
     options |= {"dtype": getattr(torch, str(dtype)), "device_map": device_map}
-    options |= {"trust_remote_code": False, "weights_only": True}
+    options |= {"trust_remote_code": False, "weights_only": True} | kind
     with _quiet():
-        model, absent = _loaded(model_class(entry), folder, options)
+        model, absent = _loaded(model_class(entry), place, options)
     if absent:
         raise BuildError(f"{entry.id}: the checkpoint lacks {len(absent)} parameters, first {absent[0]}; rebuild it")
     return model.eval()
@@ -269,12 +275,12 @@ def _instantiate(cls: type[PreTrainedModel], config: transformers.PreTrainedConf
 
 
 def _real_checkpoint(entry: Entry) -> Path:
-    """Folder of a real checkpoint: beside the entry's config, or inside a package, which is not imported for it."""
+    """A real checkpoint: beside the entry's config, or inside a package, which is not imported for it."""
     if entry.config:
-        folder = Path(entry.config).parent
-        if (folder / "config.json").is_file() and any(folder.glob("*.safetensors")):
-            return folder
-        raise CheckpointMissing(f"{entry.id}: {folder} holds no config.json with safetensors")
+        try:
+            return checkpoints.located(checkpoints.beside(entry.config))
+        except checkpoints.NoCheckpoint as error:
+            raise CheckpointMissing(f"{entry.id}: {error}") from error
     if not entry.package:
         raise CheckpointMissing(f"{entry.id}: not fetched; `zoo prefetch -k {entry.model_id}` does it")
     spec = importlib.util.find_spec(entry.package)
@@ -285,35 +291,24 @@ def _real_checkpoint(entry: Entry) -> Path:
         )
     for location in spec.submodule_search_locations:
         for folder in (Path(location) / "model", Path(location)):
-            if (folder / "config.json").is_file() and any(folder.glob("*.safetensors")):
-                return folder
-    raise CheckpointMissing(
-        f"{entry.id}: the package {entry.package} holds no config.json with safetensors; reinstall it"
-    )
+            with contextlib.suppress(checkpoints.NoCheckpoint):
+                return checkpoints.located(folder)
+    raise CheckpointMissing(f"{entry.id}: the package {entry.package} holds no checkpoint; reinstall it")
 
 
-def _stored_parameters(entry: Entry, folder: Path) -> int:
+def _stored_parameters(entry: Entry, checkpoint: Path) -> int:
     """Elements of all floating tensors in a checkpoint, without reading them."""
-    from safetensors import SafetensorError, safe_open
-
-    total = 0
     try:
-        for path in sorted(folder.glob("*.safetensors")):
-            with safe_open(path, framework="pt") as file:
-                for name in file.keys():  # noqa: SIM118 - not a mapping
-                    piece = file.get_slice(name)
-                    if piece.get_dtype().startswith(("F", "BF")):
-                        total += torch.Size(piece.get_shape()).numel()
-    except (OSError, SafetensorError) as error:
-        raise CheckpointMissing(
-            f"{entry.id}: {folder} cannot be read: {_line(error)}; reinstall the checkpoint"
-        ) from error
-    return total
+        if checkpoints.is_gguf(checkpoint):
+            return packed.header(checkpoint)[0]
+        return checkpoints.parameters(checkpoint).total()
+    except checkpoints.Unreadable as error:
+        raise CheckpointMissing(f"{entry.id}: {error}; reinstall the checkpoint") from error
 
 
 def _digest(entry: Entry, folder: Path) -> str:
     digest = hashlib.sha256()
-    paths = sorted(folder.glob("*.safetensors"))
+    paths = checkpoints.weights_of(folder)
     if not paths:
         raise BuildError(f"{entry.id}: saving left no safetensors file in {folder}; report this")
     for path in paths:

@@ -13,6 +13,9 @@ import transformers
 from huggingface_hub.errors import StrictDataclassError
 from transformers import CONFIG_MAPPING
 
+from harness import checkpoints
+from harness.models import packed
+
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
 
@@ -52,11 +55,10 @@ def given_config(path: Path, model_type: str) -> PreTrainedConfig:
 
 
 def checked(path: Path, model_type: str) -> dict[str, Any]:
-    """What the file holds: a registered architecture of type `model_type` in the library's own code and of sane sizes.
-
-    Raises BadConfig.
+    """What the file holds, a config.json or a GGUF file: a registered architecture of type `model_type` in the
+    library's own code and of sane sizes. Raises BadConfig, and ImportError as `packed.config` does.
     """
-    raw = _read(path)
+    raw = _unpacked(path) if checkpoints.is_gguf(path) else _read(path)
     found = raw.get("model_type")
     if not isinstance(found, str) or found not in CONFIG_MAPPING:
         code = "; its auto_map asks for remote code, and none is run here" if "auto_map" in raw else ""
@@ -81,6 +83,13 @@ def checked(path: Path, model_type: str) -> dict[str, Any]:
 
 
 _REFUSALS = (TypeError, ValueError, KeyError, IndexError, AttributeError, ZeroDivisionError, OverflowError)
+
+
+def _unpacked(path: Path) -> dict[str, Any]:
+    try:
+        return packed.config(path)
+    except checkpoints.Unreadable as error:
+        raise BadConfig(str(error)) from error
 
 
 def _read(path: Path) -> dict[str, Any]:

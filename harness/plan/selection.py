@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from itertools import product
 from typing import TypeVar
 
-from harness.cases import Case, Dtype, Entry, Mode, Phase, Profile
+from harness.cases import Case, Dtype, Entry, Mode, Phase, Profile, Shipped
 from model_lists import RUN_LIBRARIES, tiers_within
 
 _Word = TypeVar("_Word", bound=StrEnum)
@@ -59,7 +59,7 @@ def plan(
     entries: Iterable[Entry],
     phases: Sequence[Phase],
     modes: Sequence[Mode],
-    dtypes: Sequence[Dtype],
+    dtypes: Sequence[Dtype | Shipped],
     profiles: Sequence[Profile],
     words: Sequence[str] = (),
 ) -> tuple[Case, ...]:
@@ -71,7 +71,6 @@ def plan(
     for a word that names no case, or one in a phase that its entry does not have.
     """
     entries = tuple(entries)
-    grid = tuple(product(phases, dtypes, profiles, modes))
     cases: list[Case] = []
     unused = set(words)
     for entry in entries:
@@ -79,7 +78,7 @@ def plan(
         whole = [word for word in words if _names_entry(word, entry)]
         globs = [word for word in words if _is_glob(word) and word not in whole]
         unused.difference_update(whole)
-        for phase, dtype, profile, mode in grid:
+        for phase, dtype, profile, mode in product(phases, dtypes_of(entry, dtypes), profiles, modes):
             if phase not in entry.phases:
                 continue
             case = Case(entry, phase, mode, dtype, profile)
@@ -100,6 +99,12 @@ def plan(
             raise PlanError(f"{word!r} names only cases outside the asked phases, modes, dtypes and profiles ({asked})")
         raise PlanError(_unknown_model(word, entries))
     return tuple(cases)
+
+
+def dtypes_of(entry: Entry, asked: Sequence[Dtype | Shipped]) -> tuple[Dtype, ...]:
+    """The dtypes asked for, with the entry's own in place of `Shipped.SHIPPED`, without repetition."""
+    own = Dtype(entry.dtype) if entry.dtype else Dtype.FLOAT32
+    return tuple(dict.fromkeys(own if dtype is Shipped.SHIPPED else dtype for dtype in asked))
 
 
 def from_ids(ids: Iterable[str], entries: Iterable[Entry]) -> tuple[Case, ...]:

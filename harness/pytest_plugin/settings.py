@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.cases import Case, Dtype, Entry, Phase, Profile
+from harness.cases import Case, Dtype, Entry, Phase, Profile, Shipped
 from harness.plan import PlanError, attempted, from_ids, lacking, not_attempted, plan, select, words_of
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Choice:
             return from_ids([line for line in ids if line], entries)
         modes = words_of("mode", self.modes or (), target.modes)
         phases = self._phases() or DEFAULT_PHASES
-        dtypes = words_of("dtype", self.dtypes, list(Dtype)) if self.dtypes else DEFAULT_DTYPES
+        dtypes = words_of("dtype", self.dtypes, [*Dtype, *Shipped]) if self.dtypes else DEFAULT_DTYPES
         profiles = words_of("profile", self.profiles, list(Profile)) if self.profiles else DEFAULT_PROFILES
         chosen = attempted(self._entries(entries), self.words)
         lacking(chosen, self._phases())

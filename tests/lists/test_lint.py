@@ -15,8 +15,8 @@ from harness.registry import Registry
 from model_lists import REQUIRED, load_list
 from model_lists.expectations import Expectation
 
-HEADER = ",".join((*REQUIRED, "gated"))
-ROW = "acme/one,,transformers,bert,BertModel,text-encoder,fill-mask,110,nightly,synthetic,,,no"
+HEADER = ",".join((*REQUIRED, "gated", "dtype"))
+ROW = "acme/one,,transformers,bert,BertModel,text-encoder,fill-mask,110,nightly,synthetic,,,no,"
 REGISTRY = {"bert": frozenset({"BertModel", "BertForMaskedLM"}), "gpt2": frozenset({"GPT2Model"})}
 
 
@@ -45,6 +45,7 @@ def written(folder: Path, *rows: str, name: str = "mine.csv", header: str = HEAD
         (",110,", ",-3,", "params is '-3'"),
         ("nightly", "nightyl", "tier is 'nightyl'; did you mean nightly?"),
         ("synthetic,,,", "synthetic,,forward trian,", "phases is 'forward trian'; did you mean train?"),
+        (",no,", ",no,float23", "dtype is 'float23'; did you mean float32?"),
         (",no", ",maybe", "gated is 'maybe'; valid: yes, no, unknown"),
         ("transformers", "diffuser", "library is 'diffuser'; did you mean diffusers?"),
         (",bert,", ",brt,", "transformers 5.0 registers no model_type brt; did you mean bert?"),

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from harness.cases import Dtype, Entry, Evidence, Profile, Weights
 from harness.inputs import make
@@ -177,7 +178,7 @@ def test_a_real_checkpoint_that_asks_for_code_is_refused(tmp_path, monkeypatch):
     package = tmp_path / "strange_checkpoint"
     package.mkdir()
     (package / "__init__.py").touch()
-    (package / "model.safetensors").touch()
+    save_file({}, package / "model.safetensors")
     config = {"model_type": "bert", "auto_map": {"AutoModel": "modeling.Strange"}}
     (package / "config.json").write_text(json.dumps(config))
     monkeypatch.syspath_prepend(tmp_path)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.cases import Case, Dtype, Entry, Mode, Phase, Profile, Weights
+from harness.cases import Case, Dtype, Entry, Mode, Phase, Profile, Shipped, Weights
 from harness.plan import PlanError, digest, from_ids, lacking, plan, select, words_of
 
 
@@ -88,6 +90,13 @@ def test_what_is_said_of_a_word_that_names_nothing(word, said):
 def test_cases_of_an_entry_are_consecutive_and_in_list_order():
     ids = [case.entry.id for case in plan(ZOO, *GRID[:2], (Dtype.FLOAT32, Dtype.BFLOAT16), GRID[3])]
     assert ids == [BERT.id] * 4 + [MINILM.id] * 4 + [GPT2.id] * 4
+
+
+def test_a_model_may_be_run_in_the_dtype_that_it_comes_in():
+    half, unknown = dataclasses.replace(GPT2, dtype="bfloat16"), BERT
+    shipped = [case.dtype for case in plan((half, unknown), *GRID[:2], (Shipped.SHIPPED,), GRID[3])]
+    assert shipped == [Dtype.BFLOAT16] * 2 + [Dtype.FLOAT32] * 2
+    assert len(plan((half, unknown), *GRID[:2], (Dtype.FLOAT32, Shipped.SHIPPED), GRID[3])) == 6, "none of them twice"
 
 
 def test_words_choose_cases_and_a_full_id_brings_its_own_coordinates():
