@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from harness.cli import (
+    add,
     bisect,
     clusters,
     coverage,
@@ -41,6 +42,7 @@ app.command("rerun")(rerun.rerun)
 app.command("bisect")(bisect.bisect)
 app.command("list")(list_.list_models)
 app.command("lint")(lint.lint)
+app.command("add")(add.add)
 app.command("show")(show.show)
 app.command("doctor")(doctor.doctor)
 app.command("diff")(diff.diff)

@@ -37,6 +37,7 @@ _EVIDENCE = (
     ("blame_why", "what came of it"),
     ("flips", "toss-ups chosen otherwise"),
     ("evidence", "evidence"),
+    ("inputs", "inputs made by"),
     ("twin_of", "ran in its stead"),
     ("attempts", "attempts"),
     ("signal", "signal"),
@@ -51,31 +52,47 @@ _COLUMNS = tuple(dict.fromkeys([*_LISTED, *(name for name, _ in _EVIDENCE), "det
 
 def show(
     what: Annotated[
-        str, typer.Argument(metavar="WHAT", parser=options.renamed, help="Model type, class, Hub id, case id or glob.")
+        str,
+        typer.Argument(
+            metavar="WHAT",
+            parser=options.renamed,
+            help="Model type, class, Hub id, case id or glob; or the folder or GGUF file of a checkpoint.",
+        ),
     ],
     lists: options.Lists = None,
     store: options.Store = None,
     expectations: options.Expectations = None,
+    cache: options.Cache = None,
 ) -> None:
-    """Show a model's facts, what it is known to fail in, its last results and how to run it again.
+    """Show a model's facts, what is here of it, what it is known to fail in, its last results and how to run it again.
 
     For a case id, the evidence too.
     """
     from rich.console import Console
 
+    from harness.cli.drafting import local
+    from harness.cli.made_lists import of_checkpoints
     from harness.plan import select
     from harness.pytest_plugin.report import rerun_command
+    from harness.pytest_plugin.settings import default_cache
     from model_lists import load_list
     from results import default_store
 
-    entries = select(
-        (entry for path in options.list_paths(lists, words=[what]) for entry in load_list(path)), words=[what]
-    )
+    if local(what):
+        paths, words = of_checkpoints([what], cache), []
+    else:
+        paths, words = options.list_paths(lists, words=[what], cache=cache), [what]
+    sources: dict[str, Path] = {}
+    for path in paths:
+        for entry in load_list(path):
+            sources.setdefault(entry.id, path)
+    entries = select((entry for path in paths for entry in load_list(path)), words=words)
     folder = Path(store or default_store())
     console = Console()
     results = _last_results(folder, {entry.id for entry in entries})
     for entry in entries:
-        _print_entry(console, entry)
+        _print_entry(console, entry, sources[entry.id])
+        _print_fetched(console, entry, Path(cache or default_cache()).absolute())
         rows = [row for row in results if row["entry_id"] == entry.id]
         exact = [row for row in rows if row["case_id"] == what]
         _print_expectations(console, entry, what, expectations)
@@ -85,7 +102,7 @@ def show(
             _print_evidence(console, exact[0])
         word = what if what.startswith(f"{entry.id}/") else f"{entry.id}/*"
         console.print(
-            f"run again: {rerun_command(word, rows[0]['target'] if rows else 'tpu')}",
+            f"run again: {rerun_command(word, rows[0]['target'] if rows else 'tpu', sources[entry.id])}",
             markup=False,
             highlight=False,
             soft_wrap=True,
@@ -105,7 +122,7 @@ def _last_results(store: Path, entries: set[str]) -> list[dict[str, Any]]:
     return rows
 
 
-def _print_entry(console: Console, entry: Entry) -> None:
+def _print_entry(console: Console, entry: Entry, source: Path) -> None:
     from dataclasses import fields
 
     from rich.table import Table
@@ -113,11 +130,34 @@ def _print_entry(console: Console, entry: Entry) -> None:
     from harness.cli.style import plain
 
     table = Table.grid(padding=(0, 2))
+    table.add_column()
+    table.add_column(overflow="fold")  # a path is to be copied
     table.add_row(plain("entry", "dim"), plain(entry.id, "bold"))
     for field in fields(entry):
         value = getattr(entry, field.name)
-        table.add_row(plain(field.name, "dim"), plain("unknown" if value in (None, "") else value))
+        shown = " ".join(value) if isinstance(value, tuple) else value
+        table.add_row(plain(field.name, "dim"), plain("unknown" if value in (None, "") else shown))
+    table.add_row(plain("list", "dim"), plain(options.list_name(source)))
     console.print(table)
+
+
+def _print_fetched(console: Console, entry: Entry, cache: Path) -> None:
+    """What `zoo prefetch` has brought of a model of the Hub, or why it could not."""
+    from harness.cases import Weights
+    from harness.cli.style import plain
+    from harness.hub import index
+
+    for kind, what in ((Weights.CONFIG, "its own config"), (Weights.HUB, "its real weights")):
+        known = index.read(cache, kind, entry.model_id, entry.revision)
+        if known is None:
+            continue
+        if known.failed is not None:
+            text = f"{what} could not be fetched: {known.failed}: {known.message}"
+        else:
+            state = "here" if known.complete else "no longer here"
+            size = f", {known.bytes:,} bytes" if known.bytes else ""
+            text = f"{what}: {state}{size}, at {known.revision} (`--weights {kind}`)"
+        console.print(plain(text, "dim"), soft_wrap=True)
 
 
 def _print_expectations(console: Console, entry: Entry, what: str, place: Path | None) -> None:

@@ -6,8 +6,11 @@ import shlex
 from typing import TYPE_CHECKING
 
 from harness.records import Leaf, Record, real_target
+from model_lists import is_known
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from model_lists.expectations import Expectation
     from results.expected import Outcome
 
@@ -48,9 +51,10 @@ def failure(record: Record, outcome: Outcome, expectation: Expectation | None, r
     return "\n".join(lines)
 
 
-def rerun_command(case_id: str, target: str) -> str:
-    """The shell command that runs one case again."""
-    return f"zoo rerun {shlex.quote(case_id)} --target {shlex.quote(real_target(target))}"
+def rerun_command(case_id: str, target: str, source: Path | None = None) -> str:
+    """The shell command that runs one case again; it names the list `source` where commands do not look there."""
+    own = f" --list {shlex.quote(str(source))}" if source and not is_known(source) else ""
+    return f"zoo rerun {shlex.quote(case_id)} --target {shlex.quote(real_target(target))}{own}"
 
 
 def one_line(text: str) -> str:

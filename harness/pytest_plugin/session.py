@@ -132,7 +132,7 @@ class ZooSession:
 
     def rerun_command(self, case: Case) -> str:
         """The shell command that runs a case again."""
-        return text.rerun_command(case.id, self.config.option.zoo_target)
+        return text.rerun_command(case.id, self.config.option.zoo_target, self._owners.get(case.entry.id))
 
     def execute(self, item: CaseItem) -> None:
         """Run an item's case, record it, and raise the pytest outcome it deserves."""

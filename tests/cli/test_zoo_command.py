@@ -41,7 +41,7 @@ def test_a_run_with_a_fault_is_never_taken_for_one_of_the_target(zoo, models, tm
     assert "-cpu.faulty-" in list_runs(store)[-1]
     assert "never run -> PASS" in zoo("rerun", "alpha", *arguments[:2], *arguments[4:]).out
     shown = zoo("show", "alpha", "--list", models).out
-    assert "--target cpu\n" in shown
+    assert f"--target cpu --list {models}\n" in shown
     assert "--target cpu.faulty" not in shown
 
 
@@ -268,7 +268,7 @@ def test_list_and_show_and_doctor(zoo, models):
     assert shown.code == 0
     assert "acme/beta" in shown.out
     assert "RUN_ERROR" in shown.out
-    assert "zoo rerun 'beta/BetaForCausalLM/acme/beta/synthetic/*' --target cpu" in shown.out
+    assert f"zoo rerun 'beta/BetaForCausalLM/acme/beta/synthetic/*' --target cpu --list {models}\n" in shown.out
 
     doctor = zoo("doctor", "--target", "cpu", HF_TOKEN="hf_very_secret")
     assert doctor.code == 0, doctor.both

@@ -58,6 +58,7 @@ class Repository:
     files: dict[str, bytes]
     faults: list[Fault]
     commit: str
+    facts: dict[str, object]
 
 
 class HubServer:
@@ -90,12 +91,12 @@ class HubServer:
         self._server.shutdown()
         self._server.server_close()
 
-    def add(self, repo: str, files: dict[str, bytes], *faults: Fault) -> Repository:
-        """Serve a repository."""
+    def add(self, repo: str, files: dict[str, bytes], *faults: Fault, **facts: object) -> Repository:
+        """Serve a repository, of which the Hub says `facts` beside its files."""
         digest = hashlib.sha1(repo.encode())
         for name, content in sorted(files.items()):
             digest.update(name.encode() + content)
-        made = self.repositories[repo] = Repository(files, list(faults), digest.hexdigest())
+        made = self.repositories[repo] = Repository(files, list(faults), digest.hexdigest(), facts)
         return made
 
     def seen(self, request: str, repo: str, authorization: str, host: str) -> Fault | None:
@@ -168,7 +169,7 @@ class _Handler(BaseHTTPRequestHandler):
                 one["lfs"] = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest(), "pointerSize": 134}
             siblings.append(one)
         body = {"id": found["repo"], "modelId": found["repo"], "sha": known.commit, "siblings": siblings, "tags": []}
-        self._send(json.dumps(body).encode(), {"Content-Type": "application/json"}, fault)
+        self._send(json.dumps(body | known.facts).encode(), {"Content-Type": "application/json"}, fault)
 
     def _resolve(self, found: re.Match[str], fault: Fault | None) -> None:
         known = self._known(found)
