@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import results
-from harness.cases import Case, Dtype, Evidence, Mode, Phase, Profile, Stage, Verdict
+from harness.cases import Case, Dtype, Evidence, Given, Mode, Phase, Profile, Stage, Verdict
 from harness.jobs import JobRunner, Limits
 from harness.records import Blame
 from harness.targets import resolve
@@ -74,6 +74,9 @@ def test_a_night_leaves_a_checked_pass_with_evidence_for_every_case(night):
     assert (rows.worst_ratio < 1).all()
     evidence = dict(zip(rows.model_id, rows.evidence, strict=True))
     assert evidence["sentence-transformers/all-MiniLM-L6-v2"] == Evidence.REAL_WEIGHTS
+    made_by = dict(zip(rows.model_id, rows.inputs, strict=True))
+    assert made_by.pop("sentence-transformers/all-MiniLM-L6-v2") == Given.TOKENIZER
+    assert set(made_by.values()) == {Given.DRAWN}
     assert rows.groupby("model_id").weights_sha256.nunique().eq(1).all()
     for stage in ("to_device", "run", "compare"):
         assert (rows[f"seconds_{stage}"] > 0).all()

@@ -144,5 +144,5 @@ def test_a_tokenizer_that_fails_is_said_to_and_not_passed_over(tmp_path):
 def test_a_tokenizer_that_needs_a_package_says_which(tmp_path):
     (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "SpeechT5Tokenizer"}')
     (tmp_path / "spm_char.model").write_bytes(b"")
-    with pytest.raises(DependencyMissing, match="(?i)sentencepiece"):
+    with pytest.raises(DependencyMissing, match=r"(?i)sentencepiece"):
         fed(tmp_path, "bert", "BertModel")

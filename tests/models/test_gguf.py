@@ -10,10 +10,12 @@ import pytest
 import torch
 
 from harness import checkpoints, inputs
-from harness.cases import Dtype, Entry, Evidence, Given, Phase, Profile, Weights
+from harness.cases import Case, Dtype, Entry, Evidence, Given, Mode, Phase, Profile, Verdict, Weights
+from harness.jobs import JobRunner
 from harness.jobs.cache import seals
 from harness.jobs.twins import structure
 from harness.models import BuildError, CheckpointMissing, DependencyMissing, build, load, load_truth, packed
+from harness.targets import resolve
 
 
 @pytest.fixture(scope="module")
@@ -115,3 +117,12 @@ def test_it_says_what_model_it_is(written):
     assert packed.model_class({"model_type": "odd"}) == ""
     assert json.dumps(raw), "plain values alone"
     assert packed.header(path) == (sum(values.size for values in tensors.values()), "float32")
+
+
+def test_it_generates_on_the_real_backend_from_its_own_tokens(written, tmp_path):
+    path, _ = written
+    with JobRunner(resolve("tpu-emulated"), tmp_path) as runner:
+        record = runner.run(Case(entry(path), Phase.GENERATE, Mode.COMPILED, Dtype.FLOAT32, Profile.PADDED))
+    assert record.verdict is Verdict.PASS, record.message + record.detail
+    assert (record.inputs, record.evidence) == (Given.TOKENIZER, Evidence.REAL_WEIGHTS)
+    assert record.counters.programs_executed > 0
