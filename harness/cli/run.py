@@ -16,7 +16,9 @@ def run(
     lists: options.Lists = None,
     models: Annotated[
         list[str] | None,
-        typer.Option("--model", metavar="DIR|FILE|URL", help="A checkpoint, a folder of them, or a GGUF file. Repeatable."),
+        typer.Option(
+            "--model", metavar="DIR|FILE|URL", help="A checkpoint, a folder of such, or a GGUF file. Repeatable."
+        ),
     ] = None,
     weights: options.OfWeights = None,
     target: options.TargetName = options.DEFAULT_TARGET,
