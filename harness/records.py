@@ -68,7 +68,8 @@ class Blame:
     the first output tensor, in order, that is wrong. `operator` is the first one that fails by itself, by the name it
     has in the mode that was searched, and `module` the path of what called it; `given` are the dtypes and shapes of its
     tensors, `place` says which call of the run or of which captured graph it was, unknown of one that did not return,
-    and `why` what is wrong with its result, or how it ended. Empty where none was found.
+    and `why` what is wrong with its result, or how it ended. Empty where none was found. Where no operator fails alone,
+    `module` is the innermost one that is wrong as a whole, and the rest tells of that.
     """
 
     pair: str = ""

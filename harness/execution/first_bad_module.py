@@ -15,7 +15,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers.cache_utils import Cache, CacheLayerMixin
 
 from harness.execution import outputs
 from harness.execution.first_bad import REFUSALS, BadOperator, copied, double, tensors_in, twin, why_wrong
@@ -100,9 +99,14 @@ def _changed(value: Any, change: Callable[[Any], Any]) -> Any:
             return {key: _changed(item, change) for key, item in value.items()}
         case list() | tuple() if type(value) in (list, tuple):
             return type(value)(_changed(item, change) for item in value)
-        case Cache() | CacheLayerMixin():
+        case _ if _is_cache(value):
             changed = copy.copy(value)
             vars(changed).update(_changed(vars(value), change))
             return changed
         case _:
             return change(value)
+
+
+def _is_cache(value: Any) -> bool:
+    """Whether it is a cache or a layer of one, which have no base in common: some are an architecture's own."""
+    return any(base.__name__.endswith(("Cache", "CacheLayerMixin")) for base in type(value).__mro__)
