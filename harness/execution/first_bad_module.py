@@ -1,7 +1,8 @@
 """Which module of a forward pass is the first whose result is wrong as a whole, where no operator is by itself.
 
 For what a mode makes of several operators may be wrong: a fused program, a compiled graph. Each module runs as the mode
-runs it, and the CPU repeats it with the arguments that the target itself came to. First the modules right below the
+runs it, and the CPU repeats it with the arguments that the target itself came to; one that draws differs there from
+itself too, and that is its noise. First the modules right below the
 model, then those below the first wrong one, and so on: so what has not been looked into yet stays in one piece.
 """
 
@@ -68,12 +69,10 @@ def _watched(path: str, forward: Forward, truth: nn.Module, cpu: nn.Module, wron
     def call(*args: Any, **kwargs: Any) -> Any:
         if wrong:
             return forward(*args, **kwargs)
-        given, numbers = _changed((args, kwargs), copied), torch.get_rng_state()
+        given = _changed((args, kwargs), copied)  # before it is called, which may write into a cache
         result = forward(*args, **kwargs)
-        if torch.equal(numbers, torch.get_rng_state()):  # one that draws cannot be repeated
-            why = _why(truth, cpu, given, result)
-            if why:
-                wrong.append(BadOperator("", path, WHOLE, tensors_in(given), why))
+        if why := _why(truth, cpu, given, result):
+            wrong.append(BadOperator("", path, WHOLE, tensors_in(given), why))
         return result
 
     return call
