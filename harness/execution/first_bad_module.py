@@ -2,7 +2,7 @@
 
 For what a mode makes of several operators may be wrong: a fused program, a compiled graph. Each module runs as the mode
 runs it, and the CPU repeats it with the arguments that the target itself came to. First the modules right below the
-model, then those below the first wrong one, and so on: so what has not been looked into yet stays in one piece. A module
+model, then those below the first wrong one, and so on: so what has not been looked into yet stays in one piece. One
 that draws differs on CPU from itself too, and that is its noise.
 """
 
