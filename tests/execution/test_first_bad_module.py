@@ -63,8 +63,8 @@ def test_the_innermost_module_that_is_wrong_is_found(llama, path):
 def test_of_a_model_that_is_right_no_module_is_blamed(llama):
     def run():
         cache = DynamicCache()
-        llama(IDS, past_key_values=cache)
-        llama(IDS[:, :1], past_key_values=cache)
+        llama(IDS, cache=cache)
+        llama(IDS[:, :1], cache=cache)
 
     assert searched(llama, run) is None
 
