@@ -16,12 +16,15 @@ Everything is asked of pip, so its own configuration says where from.
 from __future__ import annotations
 
 import functools
+import logging
 import os
 import re
+import shutil
 import site
 import subprocess
 import sys
 import tempfile
+import time
 import venv
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,7 +33,11 @@ from pathlib import Path
 
 from harness.triage.candidates import Candidate
 
+_log = logging.getLogger(__name__)
 _HARNESS = Path(__file__).resolve().parents[2]
+_REMOVAL_SECONDS = 10.0
+_LAST_WRITE_SECONDS = 0.5
+"""Within which a program that a backend keeps in the background is written, folders included."""
 _QUIETLY = ("--quiet", "--no-compile", "--no-warn-script-location")
 _ELSEWHERE = """
 import sys
@@ -65,8 +72,8 @@ def throw_away(candidate: Candidate, dependencies: bool = False) -> Iterator[Env
 
     Raises EnvironmentFailed.
     """
-    with tempfile.TemporaryDirectory(prefix="zoo-bisect-", ignore_cleanup_errors=True) as scratch:
-        folder = Path(scratch) / "environment"
+    with _scratch() as scratch:
+        folder = scratch / "environment"
         venv.EnvBuilder(symlinks=True).create(folder)
         python, packages = folder / "bin" / "python", next(folder.glob("lib/python*/site-packages"))
         (packages / "running.pth").write_text("".join(_lines()), encoding="utf-8")
@@ -77,7 +84,22 @@ def throw_away(candidate: Candidate, dependencies: bool = False) -> Iterator[Env
             _pip("install", *_QUIETLY, candidate.requirement, python=python)
         _require(candidate, python, packages)
         conflicts = [line for line in _conflicts(python) if line not in _own_conflicts()]
-        yield Environment(python, Path(scratch), tuple(conflicts))
+        yield Environment(python, scratch, tuple(conflicts))
+
+
+@contextmanager
+def _scratch() -> Iterator[Path]:
+    """A folder that is removed, also where a process that is just ending still writes into it."""
+    scratch = Path(tempfile.mkdtemp(prefix="zoo-bisect-"))
+    try:
+        yield scratch
+    finally:
+        end = time.monotonic() + _REMOVAL_SECONDS
+        while scratch.exists() and time.monotonic() < end:
+            shutil.rmtree(scratch, ignore_errors=True)
+            time.sleep(_LAST_WRITE_SECONDS)
+        if scratch.exists():
+            _log.warning("could not be removed: %s", scratch)
 
 
 def released(name: str, prereleases: bool) -> list[str]:
