@@ -5,13 +5,13 @@ Only what ran in both is compared; everything else is counted, in its own word.
 
 from __future__ import annotations
 
-import re
 import statistics
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from harness import wording
 from harness.cases import Group, Verdict
 from model_lists.aliases import current
 from results.store import Run, read
@@ -219,14 +219,6 @@ def compare(before: Side, after: Side, limits: Limits = Limits()) -> Comparison:
     )
 
 
-def signature(message: str | None) -> str:
-    """An error message without what differs between two runs of one fault: numbers, addresses, folders, spacing."""
-    text = re.sub(r"0x[0-9a-fA-F]+", "#", message or "")
-    text = re.sub(r"(?<![\w.~/-])(?:[\w.~-]*+/)++", "", text)
-    text = re.sub(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?", "#", text)
-    return " ".join(text.split())
-
-
 def components(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[tuple[str, str | None, str | None]]:
     """What differs between what two runs were made with: name, value before, value after; None where it is not known.
 
@@ -284,7 +276,7 @@ def _became(before: Ended, after: Ended) -> Became:
 
 
 def _failure(ended: Ended) -> tuple[str | None, ...]:
-    return ended.verdict, ended.stage, signature(ended.message)
+    return ended.verdict, ended.stage, wording.lasting(ended.message or "")
 
 
 def _another_job(change: Change) -> bool:

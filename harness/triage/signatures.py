@@ -12,9 +12,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from harness import wording
 from harness.cases import Verdict
 
-VERSION = 1
+VERSION = 2
 
 COLUMNS = (
     "case_id",
@@ -50,20 +51,6 @@ _FATAL = re.compile(r"Check failed: .*|terminate called .*|what\(\): .*")
 _WRAPPERS = re.compile(r"^(?:[\w.]+(?:Error|Exception|Failed): |backend='\w+' raised:\s*)+")
 """What an error is packed into by those that pass it on."""
 
-_CHANGING: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"0x[0-9a-f]+", re.IGNORECASE), "ADDRESS"),
-    (re.compile(r"(?<![\w.])(?:/[\w.+-]+)+/([\w.+-]+)"), r"\1"),
-    (re.compile(r"\b[0-9a-f]{16,}\b", re.IGNORECASE), "HASH"),
-    (re.compile(r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b", re.IGNORECASE), "UUID"),
-    (re.compile(r"\b\d+(?:\.\d+)+(?:[+.-]\w+)*\b"), "N"),
-    (re.compile(r"[\[(]\s*-?\d+(?:\s*[,x]\s*-?\d+)*\s*,?\s*[\])]"), "SHAPE"),
-    (re.compile(r"\b(?:\d+x)+(?=[a-z])"), "SHAPE of "),
-    (re.compile(r"\b\d+(?:x\d+)+\b"), "SHAPE"),
-    (re.compile(r"-?\b\d+(?:\.\d+)?(?:e[+-]?\d+)?\b", re.IGNORECASE), "N"),
-    (re.compile(r"\s+"), " "),
-)
-"""What differs between two occurrences of a cause: addresses, folders, ids, versions, shapes, counters."""
-
 _LONGEST = 200
 
 
@@ -81,7 +68,7 @@ class Signature:
 
     @property
     def cluster(self) -> str:
-        """Id of the cluster of all failures of this cause: `1-0f3a2b7c10`, with the version of the algorithm."""
+        """Id of the cluster of all failures of this cause: `2-0f3a2b7c10`, with the version of the algorithm."""
         return f"{VERSION}-{self.cause}"
 
 
@@ -177,10 +164,7 @@ def _without_names(text: str, row: Mapping[str, Any]) -> str:
 
 def _plain(text: str) -> str:
     """An error text without what changes from occurrence to occurrence."""
-    text = _WRAPPERS.sub("", text.strip())
-    for pattern, word in _CHANGING:
-        text = pattern.sub(word, text)
-    return text.strip()[:_LONGEST]
+    return wording.lasting(_WRAPPERS.sub("", text.strip()))[:_LONGEST]
 
 
 def _fingerprint(*words: str) -> str:

@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from harness.triage.signatures import VERSION
+
 ALPHA = "alpha/AlphaModel/acme/alpha/synthetic/forward/{}/float32/padded"
 BETA = "beta/BetaForCausalLM/acme/beta/synthetic/forward/{}/float32/padded"
 
@@ -86,8 +88,8 @@ def test_the_last_verdict_stands_beside_the_new_one(zoo, broken, models):
         (("--verdict", "CRAHS"), "did you mean CRASH"),
         (("--verdict", "PASS"), "unknown verdict 'PASS'"),
         (("--verdict", "TIMEOUT"), "failed as TIMEOUT"),
-        (("--cluster", "0-abc"), "is no cluster of algorithm 1"),
-        (("--cluster", "1-abc"), "failed of cluster 1-abc"),
+        (("--cluster", "0-abc"), f"is no cluster of algorithm {VERSION}"),
+        (("--cluster", f"{VERSION}-abc"), f"failed of cluster {VERSION}-abc"),
         (("--failed-in", "2020"), "no run"),
         (("--failed-in", "last", "gamma"), "none of the cases"),
     ],

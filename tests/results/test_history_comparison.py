@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from results.history import Became, Ended, Limits, Quantity, Side, compare, components, signature
+from harness.wording import lasting
+from results.history import Became, Ended, Limits, Quantity, Side, compare, components
 
 HASH = "a" * 64
 
@@ -48,10 +49,16 @@ def test_a_failure_is_the_same_where_verdict_stage_and_signature_are() -> None:
     assert became(first, first._replace(stage="compile")) is Became.CHANGED
 
 
-def test_signature_of_a_hostile_message_ends() -> None:
-    assert signature("a" * 200_000) == "a" * 200_000, "minutes if each letter began a search for the next slash"
-    assert signature("a/" * 100_000 + "b\n") == "b"
-    assert signature(None) == ""
+def test_what_lasts_of_a_hostile_message_is_found_without_end() -> None:
+    assert lasting("a" * 200_000) == "HASH", "minutes if each letter began a search for the next slash"
+    assert lasting("g" * 200_000) == "g" * 200_000
+    assert lasting("a/" * 100_000 + "b\n") == "b"
+    for piece in ("[ ", "(1,", "[1" + " " * 9, "1x", "1.", "1.a-", "0x", "-", "/", "~+-/", "abcdef01-"):
+        assert lasting(piece * 50_000 + "!").endswith("!")
+
+
+def test_a_failure_without_a_message_is_the_same_as_one_that_says_nothing() -> None:
+    assert became(Ended("case", "CRASH", "run", None), Ended("case", "CRASH", "run", "")) is Became.STILL_FAILING
 
 
 def test_only_what_ran_in_both_is_compared_and_the_rest_has_its_own_word() -> None:
