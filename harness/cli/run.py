@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -45,6 +46,10 @@ def run(
         Path | None, typer.Option("--plan", metavar="FILE", help="The cases of a plan that `zoo plan --out` wrote.")
     ] = None,
     budget: options.Budget = None,
+    memory: Annotated[
+        str | None,
+        typer.Option("--memory", metavar="AMOUNT", help="What jobs may use together, such as 16GB (also ZOO_MEMORY)."),
+    ] = None,
 ) -> None:
     """Run models and compare them with the CPU. Without --list, --tier, --model and --plan: the smoke tier.
 
@@ -52,11 +57,15 @@ def run(
     nothing could be measured. 130: interrupted; `--resume latest` continues.
     """
     from harness.cli import checkpoints, drive, made_lists, planning
+    from harness.jobs.memory import SETTING, in_bytes
     from harness.plan import PlanError
     from harness.plan.sharding import Shard, parse_shard
     from results.learned import RECENT_RUNS
     from results.remote import pull
 
+    if memory is not None:
+        in_bytes(memory, "--memory ")
+        os.environ[SETTING] = memory  # workers inherit it
     asked_shard = parse_shard(shard) if shard is not None else None
     if resume and (asked_shard or plan_file or budget):
         raise PlanError("--resume goes on with the run's own cases: give it without --shard, --plan and --budget")

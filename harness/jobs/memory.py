@@ -28,7 +28,7 @@ _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)")
 
 
 class BadAmount(ValueError):
-    """`ZOO_MEMORY` is no amount of memory; the message is one line."""
+    """What was said is no amount of memory; the message is one line."""
 
 
 def usable() -> int:
@@ -49,13 +49,16 @@ def most() -> int:
 
 def _by_hand() -> int | None:
     said = os.environ.get(SETTING)
-    if not said:
-        return None
+    return in_bytes(said, f"{SETTING}=") if said else None
+
+
+def in_bytes(said: str, where: str) -> int:
+    """Bytes of an amount such as 16GB or 8GiB. Raises BadAmount, which begins with `where` it was said."""
     found = _AMOUNT.fullmatch(said.strip())
-    amount = int(float(found[1]) * _UNITS.get(found[2].upper(), 0)) if found else 0
-    if not amount:
-        raise BadAmount(f"{SETTING}={said!r} is no amount of memory: give one such as 16GB")
-    return amount
+    size = int(float(found[1]) * _UNITS.get(found[2].upper(), 0)) if found else 0
+    if not size:
+        raise BadAmount(f"{where}{said!r} is no amount of memory: give one such as 16GB")
+    return size
 
 
 def _allowed() -> Iterator[int]:

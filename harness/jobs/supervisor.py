@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import fcntl
 import os
 import re
@@ -26,6 +27,9 @@ LOG_HEAD_BYTES, LOG_TAIL_BYTES = 8 * 1024, 16 * 1024
 """How much of a process's output is kept as evidence: a fatal message comes before the stacks it causes."""
 LEAVE_SECONDS = 10.0
 """How long a process that has delivered its result may take to end."""
+LOG_LOOK_SECONDS, LOG_MOST_BYTES = 0.5, 64 * 1024 * 1024
+"""How often the log of a process that says nothing else is looked at, and how large it may be on disk before all of it
+that is not evidence is given back."""
 STACK_SECONDS = 1.0
 """How long an overdue process gets to write its stacks before it is killed."""
 SERVER_SECONDS = 300.0
@@ -248,7 +252,10 @@ def supervise(server: Server, child: Child, limits: Limits, first: Stage, on_sta
     try:
         while outcome.result is None:
             left = entered + limits.of(outcome.stage) - time.monotonic()
-            ready = _readable([child.channel, server.channel], max(left, 0.0))
+            ready = _readable([child.channel, server.channel], min(max(left, 0.0), LOG_LOOK_SECONDS))
+            forget_middle(child.log)
+            if not ready and left > LOG_LOOK_SECONDS:
+                continue
             if not ready:
                 outcome.overdue = limits.of(outcome.stage)
                 with contextlib.suppress(ProcessLookupError):
@@ -311,8 +318,9 @@ def oom_kills() -> int | None:
 
 
 def kills_since(before: int | None) -> int | None:
-    """How many more there are than when `oom_kills` said `before`; None where it does not say."""
-    return None if before is None else oom_kills() - before
+    """How many more there are than when `oom_kills` said `before`; None where it did not say then or does not now."""
+    now = oom_kills()
+    return None if before is None or now is None else now - before
 
 
 _OOM_KILLS = re.compile(r"^oom_kill (\d+)$", re.MULTILINE)
@@ -330,6 +338,24 @@ def printed(log: IO[bytes] | None) -> str:
     head = log.read(LOG_HEAD_BYTES).decode("utf-8", "replace")
     log.seek(-LOG_TAIL_BYTES, os.SEEK_END)
     return f"{head}\n[... {left_out} bytes left out ...]\n{log.read().decode('utf-8', 'replace')}"
+
+
+def forget_middle(log: IO[bytes]) -> None:
+    """Give back the disk space of what `printed` leaves out, where a log takes more than `LOG_MOST_BYTES`.
+
+    A hole is made where that was (fallocate(2), Linux), so that whoever writes goes on where it is; file systems that
+    cannot do that keep it all.
+    """
+    found = os.fstat(log.fileno())
+    length = found.st_size - LOG_HEAD_BYTES - LOG_TAIL_BYTES
+    if found.st_blocks * 512 <= LOG_MOST_BYTES or length <= 0 or sys.platform != "linux":
+        return
+    fallocate = ctypes.CDLL(None).fallocate
+    fallocate(log.fileno(), _PUNCH_HOLE, ctypes.c_long(LOG_HEAD_BYTES), ctypes.c_long(length))
+
+
+_PUNCH_HOLE = 0x01 | 0x02
+"""FALLOC_FL_KEEP_SIZE and FALLOC_FL_PUNCH_HOLE of linux/falloc.h."""
 
 
 def _readable(channels: list[Channel], seconds: float) -> list[Channel]:

@@ -21,7 +21,7 @@ def test_a_case_that_needed_more_than_there_is_now_is_not_started(tmp_path, envi
     plan = zoo(environment, tmp_path, "plan", ZOO_MEMORY="4GB")
     assert "memory: at most 4,768 MiB in one process; 1 cases are TOO_LARGE for this machine" in plan.stdout
     for workers in ("1", "2"):
-        done = zoo(environment, tmp_path, "run", "--workers", workers, ZOO_MEMORY="4GB")
+        done = zoo(environment, tmp_path, "run", "--workers", workers, "--memory", "4GB", ZOO_MEMORY="64GB")
         assert done.returncode == 2, done.stdout + done.stderr
         assert "TOO_LARGE" in done.stdout
         assert "it needs 5 GB of memory (5000000000 bytes), and jobs may use 4 GB here" in done.stdout
@@ -33,3 +33,6 @@ def test_a_limit_that_is_none_is_one_clear_line_before_anything_starts(tmp_path,
         done = zoo(environment, tmp_path, verb, ZOO_MEMORY="lots")
         assert (done.returncode, "Traceback" in done.stderr) == (2, False)
         assert "ZOO_MEMORY='lots' is no amount of memory" in done.stderr + done.stdout
+    done = zoo(environment, tmp_path, "run", "--memory", "16XB")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "--memory '16XB' is no amount of memory: give one such as 16GB" in done.stderr

@@ -96,3 +96,11 @@ def who_set_up_threads(payload, channel):
     report = Report(channel)
     report.enter(Stage.RUN)
     report.deliver(by_main=[main for pid, main in _set_up_by if pid == os.getpid()])
+
+
+def prints_without_end(payload, channel):
+    Report(channel).enter(Stage.RUN)
+    os.write(1, b"the cause\n")
+    while True:
+        os.write(1, b"x" * 65_535 + b"\n")
+        time.sleep(0.002)

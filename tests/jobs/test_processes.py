@@ -1,13 +1,14 @@
 """Whatever a job's process does, the supervisor returns, says what happened, and leaves nothing behind."""
 
 import os
+import re
 import time
 
 import pytest
 
 from harness.cases import Group, Stage, Verdict
-from harness.jobs import death
-from harness.jobs.supervisor import Limits, Outcome, Server, ServerFailed, supervise
+from harness.jobs import death, supervisor
+from harness.jobs.supervisor import Limits, Outcome, Server, ServerFailed, kills_since, oom_kills, supervise
 from harness.targets import resolve
 
 LIMITS = Limits(run=1.0)
@@ -65,6 +66,34 @@ def test_a_good_child_delivers_and_its_stages_are_timed(server):
     assert "all is well" in outcome.log
     assert outcome.peak_bytes > 0
     assert (outcome.signal, outcome.exit_code) == ("", 0)
+
+
+def test_the_log_of_a_child_that_prints_without_end_takes_no_more_disk_than_it_may(server, monkeypatch):
+    most = 2_000_000
+    monkeypatch.setattr(supervisor, "LOG_MOST_BYTES", most)
+    monkeypatch.setattr(supervisor, "LOG_LOOK_SECONDS", 0.05)
+    child = server.fork("hostile:prints_without_end", {})
+    taken = []
+    look = supervisor.forget_middle
+
+    def weigh(log):
+        look(log)
+        taken.append(os.fstat(log.fileno()))
+
+    monkeypatch.setattr(supervisor, "forget_middle", weigh)
+    outcome = supervise(server, child, LIMITS, Stage.IMPORT, lambda stage: None)
+    assert outcome.overdue == LIMITS.run
+    assert max(found.st_size for found in taken) > 2 * most
+    assert max(found.st_blocks * 512 for found in taken) < 2 * most
+    assert outcome.log.startswith("the cause\nxxx")
+    assert "\0" not in outcome.log, "a hole is in the middle, which is left out"
+
+
+def test_what_the_kernel_does_not_say_is_unknown(monkeypatch):
+    assert kills_since(None) is None
+    monkeypatch.setattr(supervisor, "_OOM_KILLS", re.compile("not in this kernel"))
+    assert oom_kills() is None
+    assert kills_since(3) is None
 
 
 def test_an_exception_is_a_result_with_its_text_clipped(server):
