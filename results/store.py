@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from results import journal, schema, sealed
-from results.columnar import picked
+from results.columnar import picked, small_pages
 from results.errors import StoreError
 from results.files import write_atomically
 from results.journal import Journal
@@ -291,10 +291,11 @@ def seal(run: Run) -> Path:
     # Sizes taken before reading: a line written meanwhile makes the sealed file older than its journal, never newer.
     journals = {file.name: size for file, size in _journals(run).items()}
     sizes = (sealed.journal_sizes(path) if path.exists() else {}) | journals
-    parts, problems = _gathered(run)
-    for problem in problems:
-        _log.warning("%s", problem)
-    sealed.write(path, parts, sizes)
+    with small_pages():
+        parts, problems = _gathered(run)
+        for problem in problems:
+            _log.warning("%s", problem)
+        sealed.write(path, parts, sizes)
     return path
 
 
