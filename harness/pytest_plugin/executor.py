@@ -88,7 +88,8 @@ class Executor:
         with space.in_use(self._cache, entry.model_id):
             fetched = index.known(self._cache, entry)
             if fetched.failed is not None:
-                again = f"`zoo prefetch --weights {entry.weights}` fetches it"
+                tries = "fetches it" if fetched.failed is Verdict.CHECKPOINT_MISSING else "tries again"
+                again = f"`zoo prefetch --weights {entry.weights}` {tries}"
                 return self._ended(case, fetched.failed, Stage.FETCH, f"{fetched.message}; {again}")
             index.touch(self._cache, fetched)
             entry = dataclasses.replace(entry, revision=fetched.revision)

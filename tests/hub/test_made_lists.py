@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -11,7 +12,7 @@ from fault_table import FILES, entry
 from harness.cases import Weights
 from harness.cli import drive, made_lists, options
 from harness.derived import derived_path
-from model_lists import ListError, list_path, load_list, write_list
+from model_lists import DERIVED_TIERS, ListError, list_path, load_list, write_list
 from results.provenance import collect
 
 BERT = json.dumps({"model_type": "bert", "architectures": ["BertModel"]}).encode()
@@ -22,7 +23,7 @@ def registered(tmp_path):
     """A cache whose derived list knows one class, so that nothing has to be derived."""
     path = derived_path(tmp_path)
     path.parent.mkdir(parents=True)
-    write_list(path, [entry("google-bert/bert-base-uncased", Weights.SYNTHETIC)])
+    write_list(path, [replace(entry("google-bert/bert-base-uncased", Weights.SYNTHETIC), tier="architectures")])
     return tmp_path
 
 
@@ -38,6 +39,7 @@ def test_a_folder_is_a_model_of_its_own(registered):
     (folder / "model.safetensors").write_bytes(FILES["model.safetensors"])
     (made,) = made_lists.of_checkpoints([str(folder)], tmp_path)
     (found,) = load_list(made)
+    assert found.tier not in DERIVED_TIERS, "nobody expects of one checkpoint what is known of all architectures"
     assert (found.id, found.config) == ("bert/BertModel/mycheckpoint/hub", str(folder / "config.json"))
     (folder / "config.json").write_text(json.dumps(config | {"architectures": ["Odd"]}))
     with pytest.raises(ListError, match="'Odd' is no model class"):
