@@ -160,7 +160,9 @@ def _summarise(ended: list[Ended], console: Console) -> None:
 
 
 def _bytes(text: str) -> int:
-    found = re.fullmatch(r"(\d{1,9})([KMGT]?)(i?B)?", text)
+    from harness.plan import PlanError
+
+    found = re.fullmatch(r"(\d{1,15})([KMGT]?)(i?B)?", text)
     if found is None or not int(found[1]):
-        raise typer.BadParameter(f"{text!r} is no size: write 200G, 500M or a number of bytes", param_hint="--quota")
+        raise PlanError(f"--quota {text!r} is no size: write 200G, 500M or a number of bytes")
     return int(found[1]) * _UNITS[found[2]]

@@ -93,7 +93,7 @@ def test_prefetch_ends_with_a_code_for_scripts(hub, tmp_path, monkeypatch):
     assert prefetch(hub, tmp_path, monkeypatch, [alpha], "--weights", "config").exit_code == 0
     assert index.read(tmp_path, Weights.HUB, "acme/alpha", "") is None
     assert prefetch(hub, tmp_path, monkeypatch, [alpha], "--quota", "1K").exit_code == 2
-    assert prefetch(hub, tmp_path, monkeypatch, [alpha], "--quota", "odd").exit_code == 2
+    assert "--quota 'odd' is no size" in str(prefetch(hub, tmp_path, monkeypatch, [alpha], "--quota", "odd").exception)
     synthetic = dataclasses.replace(alpha, weights=Weights.SYNTHETIC)
     assert prefetch(hub, tmp_path, monkeypatch, [synthetic], "--weights", "hub").exit_code == 0
     assert index.known(tmp_path, alpha).weights

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from itertools import product
 
@@ -37,6 +38,28 @@ def test_synthetic_models_of_one_type_class_and_config_are_one_job(other, alike)
     first = originals(cases(BERT, other))
     assert len(set(first.values())) == (2 if alike else 4)
     assert all(original.mode == case.mode for case, original in first.items())
+
+
+def test_configs_that_say_the_same_are_one_job(tmp_path):
+    said = {"model_type": "bert", "hidden_size": 768, "text_config": {"num_layers": 2}}
+    named = {"_name_or_path": "b", "transformers_version": "4.1", "architectures": ["B"]}
+    configs = {
+        "a": said,
+        "b": said | named | {"text_config": {"num_layers": 2, "id2label": {"0": "no"}}},
+        "c": said | {"text_config": {"num_layers": 3}},
+        "d": None,
+        "e": None,
+    }
+    entries = []
+    for name, config in configs.items():
+        path = tmp_path / f"{name}.json"
+        if config is not None:
+            path.write_text(json.dumps(config))
+        entries.append(replace(BERT, model_id=f"acme/{name}", weights=Weights.CONFIG, config=str(path)))
+    firsts = {case.entry.model_id: first.entry.model_id for case, first in originals(cases(*entries)).items()}
+    assert firsts == {f"acme/{name}": f"acme/{first}" for name, first in zip("abcde", "aacde", strict=True)}
+    default = replace(BERT, model_id="acme/0")
+    assert len(set(originals(cases(default, entries[0])).values())) == 4, "its own config is not the defaults"
 
 
 def test_real_weights_are_no_twins():
