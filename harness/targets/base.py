@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -17,6 +18,18 @@ if TYPE_CHECKING:
 
 class TargetUnavailable(RuntimeError):
     """The target cannot be used here; the message says why and what would help, in one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standalone:
+    """What a Python file that knows no harness does to use a backend, as source text, whole lines each.
+
+    `attach` makes the device be there and imports torch, and creates no client yet; `enter` then selects a mode for the
+    rest of the process and, in `Mode.COMPILED`, defines `compiled`, which compiles what it is given.
+    """
+
+    attach: str
+    enter: str
 
 
 class Target(Protocol):
@@ -69,6 +82,9 @@ class Target(Protocol):
 
         Each takes the operator's arguments and returns its results.
         """
+
+    def standalone(self, mode: Mode) -> Standalone:
+        """How a file of its own uses this backend as `preload` and `entered(mode)` do."""
 
     def synchronize(self) -> None:
         """Wait until everything queued on the device has executed."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from harness.cases import Mode, Stage, Verdict
 from harness.records import Counters
 from harness.targets import process
-from harness.targets.base import TargetUnavailable
+from harness.targets.base import Standalone, TargetUnavailable
 
 if TYPE_CHECKING:
     import torch
@@ -98,6 +98,10 @@ class Cpu:
 
     def on_cpu(self) -> dict[Any, Callable[..., Any]]:
         return {}
+
+    def standalone(self, mode: Mode) -> Standalone:
+        compiled = 'compiled = torch.compile(backend="inductor", dynamic=False)\n' * (mode is Mode.COMPILED)
+        return Standalone("import torch\n", f'torch.set_float32_matmul_precision("highest")\n{compiled}')
 
     def synchronize(self) -> None:
         """Nothing is queued on the CPU."""

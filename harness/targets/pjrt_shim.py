@@ -126,6 +126,27 @@ answer:
 """
 
 
+STANDALONE = """\
+# Without a TPU: torch_tpu over XLA's CPU plugin (pip install {package}, x86-64), where a client is made
+# without a TPU's options. On a TPU, delete everything down to `import torch`.
+import ctypes, importlib.util, mmap, os
+PLUGIN = {plugin}
+os.environ |= {{"TPU_LIBRARY_PATH": PLUGIN, "TPU_SKIP_MDS_QUERY": "1", "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}}
+os.environ |= {{"XLA_FLAGS": "{flags}"}}
+get_api = ctypes.CFUNCTYPE(ctypes.c_void_p)(("GetPjrtApi", ctypes.CDLL(PLUGIN)))
+CREATE = ctypes.c_uint64.from_address(get_api() + 120)  # PJRT_Client_Create in the table PJRT_Api of pjrt_c_api.h
+CODE = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+CODE.write(bytes.fromhex("48c747180000000048b8") + CREATE.value.to_bytes(8, "little") + b"\\xff\\xe0")  # no options
+ctypes.CDLL(None).mprotect(ctypes.c_void_p(ctypes.addressof(CREATE) & -4096), ctypes.c_size_t(8192), 3)
+CREATE.value = ctypes.addressof(ctypes.c_char.from_buffer(CODE))
+"""
+"""What of `install` with `stand_in` the pinned plugin cannot do without, for a file of its own, which must be short.
+
+It is `create_client` of `_STAND_IN_IR` as machine code. Formatted with the package that the plugin is from, an
+expression for its path, and XLA's flags.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Shim:
     """The installed replacements of one plugin. `keep` holds the machine code and must outlive the client."""

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from harness.cases import Mode, Stage, Verdict
 from harness.records import Counters
 from harness.targets import process
-from harness.targets.base import TargetUnavailable
+from harness.targets.base import Standalone, TargetUnavailable
 
 if TYPE_CHECKING:
     import torch
@@ -67,6 +67,10 @@ _EXPECTED_WARNINGS = (
 # Under which torch_tpu 0.2.0 puts its program cache of a given name (csrc/common/tier2_compilation_cache.cc).
 _TIER_2 = "TORCH_TPU_TIER2_COMPILATION_CACHE"
 _TIER_2_ROOT = "/dev/shm/torch_tpu_cache"
+
+_ATTACH = """\
+import torch, torch_tpu._loader
+"""
 
 # First match decides. The texts are those of torch_tpu 0.2.0, libtpu 0.0.52, XLA, torch 2.13 and transformers 5.24.
 _DIAGNOSES: tuple[tuple[str, Verdict], ...] = (
@@ -202,6 +206,17 @@ class TorchTpu:
             own._max_pool2d.default: aten.max_pool2d.default,
             own._max_pool3d.default: aten.max_pool3d.default,
         }
+
+    def standalone(self, mode: Mode) -> Standalone:
+        eager = "DEFER_AND_FUSE" if mode is Mode.DEFER_AND_FUSE else "DEFER_NEVER"
+        enter = [
+            'torch.set_float32_matmul_precision("highest")',
+            f"(MODE := torch.tpu.set_eager_mode(torch.tpu.EagerMode.{eager})).__enter__()  # it ends with this object",
+        ]
+        if mode is Mode.COMPILED:
+            options = f", options={self.compile_options!r}" * bool(self.compile_options)
+            enter.append(f'compiled = torch.compile(backend="tpu", dynamic=False{options})')
+        return Standalone(_ATTACH, "".join(f"{line}\n" for line in enter))
 
     def synchronize(self) -> None:
         import torch

@@ -26,7 +26,7 @@ from typing import Any, ClassVar
 from harness.cases import Mode, Stage, Verdict
 from harness.records import Counters
 from harness.targets import pjrt_shim, process
-from harness.targets.base import TargetUnavailable
+from harness.targets.base import Standalone, TargetUnavailable
 from harness.targets.tpu import TorchTpu
 
 PLUGIN_VARIABLE = "ZOO_PJRT_PLUGIN"
@@ -46,6 +46,15 @@ _XLA_FLAGS = (
     # small model run once: level 0 halves the compile time of a fused program.
     "--xla_backend_optimization_level=0",
 )
+
+# For a file of its own, see `standalone`.
+_FOUND = f'importlib.util.find_spec("{_MODULE}").submodule_search_locations[0] + "/{_LIBRARY}"'
+_BY_HAND = """\
+torch_tpu._loader._init_device("tpu")
+"""
+_PLAIN_ATTENTION = """\
+(ATTENTION := torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH)).__enter__()
+"""
 
 # Texts of XLA:CPU as of PJRT 0.115, and fatal checks of its code generator, which end the process.
 _LIMITS = (
@@ -159,6 +168,16 @@ class TpuEmulated(TorchTpu):
 
         with super().entered(mode), sdpa_kernel(SDPBackend.MATH):
             yield
+
+    def standalone(self, mode: Mode) -> Standalone:
+        on_hardware = super().standalone(mode)
+        attach = pjrt_shim.STANDALONE.format(
+            package=f"{_PACKAGE}=={_VERSION}",
+            plugin=_FOUND if self.plugin.pinned else repr(str(self.plugin.path)),
+            flags=_xla_flags(),
+        )
+        attach += on_hardware.attach + _BY_HAND
+        return Standalone(attach, on_hardware.enter + _PLAIN_ATTENTION)
 
     def counters(self) -> Counters:
         totals = super().counters()
