@@ -38,16 +38,10 @@ from typing import NamedTuple
 
 import torch
 
+from harness.numerics.multipliers import GRADIENT_NOISE_MULTIPLIER, NOISE_MULTIPLIER
+
 GRADIENT = "grad."
 """Beginning of the names of leaves that are gradients."""
-
-NOISE_MULTIPLIER = 4.0
-"""Errors of two correct implementations at one dtype are of one size; their worst elements differ
-by a small factor. Over the smoke tier on the emulated TPU, with the floor below, no passing leaf
-uses more than two thirds of its allowance, and the median uses an eighth."""
-
-GRADIENT_NOISE_MULTIPLIER = 8.0
-"""Over the smoke tier on the emulated TPU the gradients of batch norms use half of it, all others a sixth."""
 
 FLOOR_ULPS = {torch.float64: 16.0, torch.float32: 16.0, torch.bfloat16: 2.0, torch.float16: 2.0}
 """A transcendental function may be off by 4 ulp on one side alone (XLA's and SLEEF's documented
