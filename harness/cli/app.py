@@ -21,6 +21,7 @@ from harness.cli import (
     merge,
     plan,
     prefetch,
+    repro,
     rerun,
     run,
     show,
@@ -44,6 +45,7 @@ app.command("list")(list_.list_models)
 app.command("lint")(lint.lint)
 app.command("add")(add.add)
 app.command("show")(show.show)
+app.command("repro")(repro.repro)
 app.command("doctor")(doctor.doctor)
 app.command("diff")(diff.diff)
 app.command("clusters")(clusters.clusters)

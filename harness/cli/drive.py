@@ -111,7 +111,7 @@ def again(request: Request, cases: Sequence[str], run: Run) -> Plan:
     request chooses none of the cases.
     """
     plan = without_cases(request)
-    request = replace(request, lists=_lists_of(run, request.lists, plan.cache))
+    request = replace(request, lists=lists_of(run, request.lists, plan.cache))
     entries = select((entry for path in request.lists for entry in load_list(path)), tier=request.tier)
     known = {entry.id for entry in entries}
     now = map(current, cases)
@@ -136,7 +136,7 @@ def again(request: Request, cases: Sequence[str], run: Run) -> Plan:
     return replace(plan, request=request, cases=tuple(chosen))
 
 
-def _lists_of(run: Run, lists: tuple[Path, ...], cache: Path) -> tuple[Path, ...]:
+def lists_of(run: Run, lists: tuple[Path, ...], cache: Path) -> tuple[Path, ...]:
     """The lists, and those that the run's cases came from, as far as they ship, are derived, or were made here."""
     from harness.cli import made_lists
     from model_lists import list_names
@@ -162,7 +162,7 @@ def resumed(request: Request, run_id: str) -> Plan:
     store = Path(request.store or default_store()).absolute()
     run = open_run(store, run_id)
     cache = Path(request.cache or default_cache()).absolute()
-    lists = _lists_of(run, request.lists, cache)
+    lists = lists_of(run, request.lists, cache)
     settings = run.provenance.get("settings", {})
     asked_target = real_target(settings.get("target") or request.target)
     entries = select(entry for path in lists for entry in load_list(path))

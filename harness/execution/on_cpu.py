@@ -69,3 +69,6 @@ ON_CPU: dict[Any, Callable[..., Any]] = {
     _aten.linear_backward.default: linear_backward,
 }
 """By operator; each takes its arguments and returns its first results, those that are a matter of values."""
+
+TIED = frozenset({_aten._scaled_dot_product_fused_attention_overrideable_backward.default})
+"""Operators that are given what a forward pass came to, beside what it was given: drawn arguments do not fit."""

@@ -7,6 +7,9 @@ from typing import Any
 
 from harness.cases import Case, Dtype, Entry, Mode, Phase, Profile, Weights
 
+ASKED, DESCRIBED = "asked.json", "described.json"
+"""Files in a job's `watch` folder: what is asked for beside the payload, and what is too long to be delivered."""
+
 
 def of_case(case: Case) -> dict[str, Any]:
     """`case` as JSON data."""

@@ -1,0 +1,62 @@
+"""A wrong kernel in the real torch_tpu, from the run that finds it to the file that shows it."""
+
+import math
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.cases import Mode
+from harness.cli.reproducing import run_file, with_fault
+from harness.targets import resolve
+from harness.triage.repro import LINES
+
+ROOT = Path(__file__).parents[2]
+FAULT = "activation_faults:gelu_by_tanh"
+CASE = "vit/ViTForImageClassification/google/vit-base-patch16-224/synthetic/forward/strict-eager/float32/padded"
+
+
+@pytest.fixture
+def zoo(tmp_path):
+    paths = os.pathsep.join(map(str, (ROOT, ROOT / "tests" / "faults")))
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    environment = kept | {"ZOO_STORE": str(tmp_path / "store"), "PYTHONPATH": paths}
+
+    def run(*arguments):
+        command = [sys.executable, "-m", "harness.cli", *arguments, "--cache", str(tmp_path / "cache")]
+        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=400)
+
+    return run
+
+
+def test_a_new_failure_gets_a_file_that_fails_with_the_bug_and_passes_without_it(zoo, tmp_path, monkeypatch):
+    run = zoo("rerun", CASE, "--target", "tpu-emulated", "--fault", FAULT, "--one-attempt", "--workers", "1")
+    assert run.returncode == 1, run.stdout + run.stderr
+    done = zoo("repro", "--new", "--seconds", "20")
+    assert done.returncode == 0, done.stdout + done.stderr
+    path = Path(done.stdout.strip())
+    assert path.parent == next((tmp_path / "store" / "runs").iterdir()) / "repros"
+    text = path.read_text()
+    assert len(text.splitlines()) < LINES
+    sizes = re.search(r"torch.rand\(([\d, ]+)\)", text)[1].split(", ")
+    assert math.prod(map(int, sizes)) < 100, "made smaller than the thousands of numbers that the model has there"
+    assert "harness" not in text
+
+    assert run_file(path) == "", "the backend itself has no such bug"
+    faulty = tmp_path / "faulty.py"
+    faulty.write_text(with_fault(text, resolve("tpu-emulated").standalone(Mode.STRICT_EAGER).attach, FAULT))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, (ROOT, ROOT / "tests" / "faults"))))
+    assert run_file(faulty).startswith("wrong: result 0: error ")
+
+
+def test_a_file_of_its_own_compiles_on_the_emulated_target(tmp_path):
+    alone = resolve("tpu-emulated").standalone(Mode.COMPILED)
+    file = tmp_path / "alone.py"
+    file.write_text(
+        f"{alone.attach}{alone.enter}print(compiled(torch.nn.Softmax(-1))(torch.ones(2).to('tpu')).cpu())\n"
+    )
+    done = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, timeout=300)
+    assert "tensor([0.5000, 0.5000])" in done.stdout, done.stderr
