@@ -38,6 +38,7 @@ def nightly(session: nox.Session) -> None:
         _zoo(session, "run", *(session.posargs or night.split()))
     finally:  # a red night's pages are wanted all the more; 1: something regressed, 2: there is no earlier night
         _zoo(session, "diff", success_codes=[0, 1, 2])
+        _zoo(session, "repro", "--new", "--budget", "10m", success_codes=[0, 1, 2])
         _zoo(session, "dashboard", "--out", "site")
 
 
@@ -102,6 +103,16 @@ def mutation(session: nox.Session) -> None:
     """How many of the faults that a backend can have does the harness see? Up to an hour on two cores."""
     _install(session)
     _python(session, "benchmarks/mutation.py", *session.posargs)
+
+
+@nox.session
+def triage(session: nox.Session) -> None:
+    """How many failures are shown by a file of their own, and blamed on the right operator? Hours on two cores.
+
+    `-- --fault 'activation_faults:*'` for fewer faults.
+    """
+    _install(session)
+    _python(session, "benchmarks/triage.py", *session.posargs)
 
 
 @nox.session
