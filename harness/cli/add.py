@@ -15,6 +15,7 @@ from harness.cli import options
 
 if TYPE_CHECKING:
     from harness.cases import Entry
+    from harness.hub.facts import Facts
 
 
 def add(
@@ -66,7 +67,8 @@ def add(
     print(line, end="")
 
 
-def _asked(model_id: str, revision: str, cache: Path):
+def _asked(model_id: str, revision: str, cache: Path) -> Facts:
+    """What the Hub says. Raises PlanError with the verdict where it refuses."""
     from huggingface_hub import constants
 
     from harness.hub.facts import facts
