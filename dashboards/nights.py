@@ -14,10 +14,11 @@ from pyarrow import compute as pc
 
 from dashboards import words
 from harness.cases import Group, Verdict
+from harness.wording import lasting
 from results import store as results_store
 from results.baseline import is_emulated, is_whole, target_of
 from results.errors import StoreError
-from results.history import components, signature
+from results.history import components
 from results.store import Run
 
 NIGHTS = 30
@@ -218,8 +219,8 @@ def _numbered(
     """For each row the number of its stage and message in `failures`, which new ones are added to; 0 for a pass."""
     numbers = np.zeros(len(codes), np.int32)
     failed = np.flatnonzero(codes != verdicts.index(Verdict.PASS))
-    told = table.select(["stage", "message"]).take(pa.array(failed)).columns
-    keys = ((stage or "", signature(message)) for stage, message in zip(*(c.to_pylist() for c in told), strict=True))
+    stages, messages = (c.to_pylist() for c in table.select(["stage", "message"]).take(pa.array(failed)).columns)
+    keys = ((stage or "", lasting(message or "")) for stage, message in zip(stages, messages, strict=True))
     numbers[failed] = [failures.setdefault(key, len(failures)) for key in keys]
     return numbers
 

@@ -103,10 +103,10 @@ def _measured(chosen: tuple[Pair, ...], workers: int, console: Console) -> Itera
         for number, swept in enumerate(ended, 1):
             pair = entries[swept.entry]
             row = _of_swept(swept, pair, registered.base_pairs().get(pair.model_type) == pair)
+            yield pair, row  # before it is shown, so that what was shown is known after Ctrl-C too
             advance(pair.model_type)
             if row["state"] != COVERED or not console.is_terminal:
                 _tell(row, console, f"[{number}/{len(chosen)}] ")
-            yield pair, row
 
 
 def _tell(row: dict[str, object], console: Console, lead: str = "") -> None:

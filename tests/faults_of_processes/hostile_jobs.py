@@ -51,6 +51,7 @@ def run_reference(payload, channel):
         "evidence": Evidence.ARCHITECTURE_DEFAULT,
         "parameters": 1,
         "truth": "float64",
+        "inputs": "drawn",
         "operators": [],
     }
     meta |= dict.fromkeys(("weights_sha256", "inputs_sha256", "structure_sha256"), _digest(case.id))

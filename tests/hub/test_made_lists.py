@@ -97,4 +97,4 @@ def test_a_run_is_found_its_lists_again(tmp_path):
     write_list(own, [entry("acme/alpha", Weights.SYNTHETIC)])
     made = made_lists.with_weights([list_path("smoke"), own], "hub", tmp_path)
     run = SimpleNamespace(provenance=collect(made, {}))
-    assert set(drive._lists_of(run, (), tmp_path)) == set(made)
+    assert set(drive.lists_of(run, (), tmp_path)) == set(made)
