@@ -18,6 +18,7 @@ from harness.plan import FIELDS_AFTER_ENTRY, PlanError, dtypes_of, from_ids, nam
 from harness.plan.document import dumps
 from harness.pytest_plugin.settings import Choice, default_cache
 from harness.records import real_target
+from harness.scratch import scratch
 from model_lists import DERIVED_LIST, load_list
 from model_lists.aliases import current
 from results import StoreError, default_store
@@ -222,12 +223,12 @@ def _execute(plan: Plan, reporter: Reporter, compare: bool) -> int:
         return EXIT_OK if plan.shard else _already_complete(plan)
     require_writable(plan)
     say_what_lacks(plan)
-    with tempfile.TemporaryDirectory(prefix="zoo-") as scratch, _isolated():
-        plan_file = Path(scratch) / "plan.txt"
+    with scratch() as folder, _isolated():
+        plan_file = folder / "plan.txt"
         plan_file.write_text("".join(f"{case.id}\n" for case in plan.cases), encoding="utf-8")
         arguments = _arguments(plan, plan_file) + ["--zoo-rerun"] * compare
         if plan.document:
-            document = Path(scratch) / "plan.json"
+            document = folder / "plan.json"
             document.write_text(dumps(plan.document), encoding="utf-8")
             arguments += [f"--zoo-plan-document={document}", f"--zoo-shard={plan.shard}"]
         code = pytest.main(arguments, plugins=[reporter])

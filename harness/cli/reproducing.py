@@ -20,6 +20,7 @@ from harness.jobs.attempts import WRONG
 from harness.jobs.payload import ASKED, DESCRIBED
 from harness.jobs.processes import environment
 from harness.records import Record
+from harness.scratch import scratch
 from harness.targets.base import Target
 from harness.triage import minimise, repro, signatures
 from harness.triage.calls import Call
@@ -124,8 +125,8 @@ def run_alone(made: Repro, fault: str = "") -> str:
     text = made.text
     if fault:
         text = with_fault(text, made.standalone.attach, fault)
-    with tempfile.TemporaryDirectory(prefix="zoo-") as folder:
-        path = Path(folder) / "repro.py"
+    with scratch() as folder:
+        path = folder / "repro.py"
         path.write_text(text, encoding="utf-8")
         return run_file(path)
 

@@ -61,6 +61,13 @@ def in_bytes(said: str, where: str) -> int:
     return size
 
 
+def _limited_by(there: int) -> str:
+    """Who says that there is no more, in the words of a message."""
+    if _by_hand():
+        return f"by {SETTING} or --memory"
+    return "all it has" if there == psutil.virtual_memory().total else "by a control group's limit"
+
+
 def _allowed() -> Iterator[int]:
     """Limits of the control groups that this process is in, of either version (cgroups(7), Linux)."""
     with suppress(OSError):
@@ -90,7 +97,7 @@ def require(peak: Peak, target: Target) -> None:
     if peak.least is not None and peak.least > there:
         raise TooLarge(
             f"it needs {peak.least / 1e9:.3g} GB of memory ({peak.least} bytes), and jobs may use {there / 1e9:.3g} GB"
-            f" here ({there} bytes): run it on a larger machine, or allow more with {SETTING}"
+            f" here ({there} bytes, {_limited_by(there)}): run it on a larger machine, or allow more"
         )
     there = target.device_bytes
     if peak.device is not None and there is not None and peak.device > there:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import tempfile
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from harness.jobs.references import References
 from harness.jobs.supervisor import JobTaken, Limits, ServerFailed
 from harness.jobs.twins import Twins
 from harness.records import Peak, Record
+from harness.scratch import scratch
 from harness.targets.base import Target, TargetUnavailable
 
 PROBE_SECONDS = 20.0
@@ -64,8 +65,8 @@ class JobRunner:
         self.again = again
         self._target, self._worker, self._peak = target, worker, peak
         self._on_stage = on_stage or (lambda case, stage: None)
-        self._own_servers = None if servers else tempfile.TemporaryDirectory(prefix="zoo-")
-        folder = servers or Path(self._own_servers.name)
+        self._own = ExitStack()
+        folder = servers or self._own.enter_context(scratch())
         self.processes = Processes(
             target,
             cache,
@@ -88,8 +89,7 @@ class JobRunner:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-        if self._own_servers is not None:
-            self._own_servers.cleanup()
+        self._own.close()
 
     def close(self) -> None:
         """End every process this runner has started."""

@@ -6,6 +6,7 @@ import resource
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import ExitStack
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Lock
@@ -16,6 +17,7 @@ from harness.jobs import death
 from harness.jobs.payload import of_case
 from harness.jobs.processes import environment
 from harness.jobs.supervisor import Child, Limits, Outcome, Server, ServerFailed, supervise
+from harness.scratch import scratch
 
 MEMORY_BYTES = 6 * 2**30
 """Address space of a process; libraries alone map about two of it."""
@@ -76,7 +78,8 @@ class _Sweeper:
     ) -> None:
         self._job, self._limits, self._seed, self._read, self._more = job, limits, seed, read, more
         self._phase, self._profile = phase, profile
-        self._folder = tempfile.TemporaryDirectory(prefix="zoo-")
+        self._own = ExitStack()
+        self._folder = self._own.enter_context(scratch())
         self._idle: SimpleQueue[Server] = SimpleQueue()
         self._running: set[Child] = set()
         self._stopped = False
@@ -88,7 +91,7 @@ class _Sweeper:
     def __exit__(self, *_: object) -> None:
         while not self._idle.empty():
             self._idle.get().close()
-        self._folder.cleanup()
+        self._own.close()
 
     def stop(self) -> None:
         """End what is running, which its threads then report as they report any death."""
@@ -100,7 +103,7 @@ class _Sweeper:
     def ended(self, entry: Entry) -> tuple[Entry, Outcome, Any]:
         """How the job ended for an entry, and what it left. Raises ServerFailed."""
         case = Case(entry, self._phase, Mode.EAGER, Dtype.FLOAT32, self._profile)
-        with tempfile.TemporaryDirectory(prefix="zoo-sweep-") as place:
+        with tempfile.TemporaryDirectory(dir=self._folder) as place:
             checkpoint, folder = Path(place) / "checkpoint", Path(place) / "result"
             paths = {"checkpoint": str(checkpoint), "folder": str(folder)}
             payload = {"case": of_case(case), "seed": self._seed, **paths, **self._more(entry)}
@@ -136,9 +139,7 @@ class _Sweeper:
         try:
             return self._idle.get_nowait()
         except Empty:
-            server = Server.join(
-                "reference", "harness.jobs.preload:reference", "", environment, Path(self._folder.name)
-            )
+            server = Server.join("reference", "harness.jobs.preload:reference", "", environment, self._folder)
             try:
                 server.ready()
             except ServerFailed:

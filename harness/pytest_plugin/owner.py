@@ -6,9 +6,8 @@ That is the xdist controller, or the only process where there are no workers.
 from __future__ import annotations
 
 import json
-import shutil
-import tempfile
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +21,7 @@ from harness.pytest_plugin.ending import conclude, idle_expectations, idle_line
 from harness.pytest_plugin.session import NOTE, PEAKS, POINTER
 from harness.pytest_plugin.settings import read_plan
 from harness.records import Record, recorded_target
+from harness.scratch import scratch
 from results import StoreError, create_run, missing, open_run, schema, seal
 from results.expected import outcome
 from results.files import write_atomically
@@ -45,6 +45,7 @@ class RunOwner:
         self.problems: list[str] = []
         self.notes: list[str] = []
         self.never_matching: tuple[Expectation, ...] = ()
+        self._own = ExitStack()
         self._handoff: Path | None = None
 
     # Registered after ZooSession, so among the hooks that run first this one would precede its checks.
@@ -58,7 +59,7 @@ class RunOwner:
         except StoreError as error:
             raise pytest.UsageError(str(error)) from error
         if self.zoo.distributes:
-            self._handoff = Path(tempfile.mkdtemp(prefix="zoo-"))
+            self._handoff = self._own.enter_context(scratch())
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
@@ -238,8 +239,7 @@ class RunOwner:
 
     def pytest_unconfigure(self) -> None:
         """Remove what only this session's processes needed."""
-        if self._handoff is not None:
-            shutil.rmtree(self._handoff, ignore_errors=True)
+        self._own.close()
 
 
 def _distinct(words: Iterable[str]) -> list[str]:

@@ -158,7 +158,8 @@ def test_what_needs_more_than_there_is_never_starts(tmp_path, monkeypatch):
     with JobRunner(resolve("cpu"), tmp_path, peak=lambda _: Peak(7 * GB, 5 * GB)) as runner:
         record = runner.run(case())
         assert record.verdict is Verdict.TOO_LARGE
-        assert "needs 5 GB of memory (5000000000 bytes), and jobs may use 4 GB here (" in record.message
+        assert "needs 5 GB of memory (5000000000 bytes), and jobs may use 4 GB here" in record.message
+        assert "(4000000000 bytes, by ZOO_MEMORY or --memory)" in record.message
         assert runner.processes.target_server is None, "nothing was started"
 
 
