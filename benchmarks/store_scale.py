@@ -35,7 +35,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 import results
-from results import schema, sealed, store
+from results import journal, schema, sealed, store
 
 INGESTED = 3
 PANDAS_NIGHTS = 5
@@ -130,12 +130,9 @@ def _ingest(place: Path, nights: int, cases: int) -> list[results.Run]:
         run = results.create_run(place, _facts(night, cases), ids)
         runs.append(run)
         for worker in range(WORKERS):
-            lines = (
-                json.dumps(schema.encode(row | {"run_id": run.id}), separators=(",", ":")) + "\n"
-                for row in rows[worker::WORKERS]
-            )
+            lines = (journal.line_of(schema.encode(row | {"run_id": run.id})) for row in rows[worker::WORKERS])
             path = run.path / "journal" / f"gw{worker}.jsonl"
-            path.write_text("".join(lines), encoding="ascii")
+            path.write_bytes(b"".join(lines))
             journals += path.stat().st_size
         done = _measured(sys.executable, "-c", _SEAL, str(place), run.id)
         wall, cpu = wall + float(done.said["wall"]), cpu + float(done.said["cpu"])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from results import schema
 
 if TYPE_CHECKING:
+    import numpy
     import pyarrow
 
 ROWS_AT_ONCE = 512
@@ -45,7 +46,7 @@ def as_batch(rows: Sequence[Any]) -> pyarrow.RecordBatch:
     return pyarrow.RecordBatch.from_arrays(arrays, schema=known)
 
 
-def picked(table: pyarrow.Table, numbers: Sequence[int], at_once: int) -> Iterator[pyarrow.Table]:
+def picked(table: pyarrow.Table, numbers: numpy.ndarray, at_once: int) -> Iterator[pyarrow.Table]:
     """The rows of these numbers in that order, as tables of `at_once` rows, the last of which may have fewer.
 
     A table is gathered from the batches that have its rows, column by column, so that little is copied at a time.
@@ -53,24 +54,17 @@ def picked(table: pyarrow.Table, numbers: Sequence[int], at_once: int) -> Iterat
     import numpy
     import pyarrow
 
-    if not numbers:
+    if not len(numbers):
         yield table.slice(0, 0)
     batches = table.to_batches()
     begins = numpy.cumsum([0, *(len(batch) for batch in batches)])
-    wanted = numpy.asarray(numbers, numpy.int64)
-    for start in range(0, len(wanted), at_once):
-        some = wanted[start : start + at_once]
+    for start in range(0, len(numbers), at_once):
+        some = numbers[start : start + at_once]
         holders = numpy.searchsorted(begins, some, side="right") - 1
         used = numpy.unique(holders)
         begins_here = numpy.cumsum([0, *(len(batches[holder]) for holder in used[:-1])])
         places = pyarrow.array(some - begins[holders] + begins_here[numpy.searchsorted(used, holders)])
-        yield pyarrow.Table.from_arrays(
-            [
-                pyarrow.concat_arrays([batches[holder].column(column) for holder in used]).take(places)
-                for column in range(table.num_columns)
-            ],
-            schema=table.schema,
-        )
+        yield pyarrow.Table.from_batches([batches[holder] for holder in used]).combine_chunks().take(places)
 
 
 @contextmanager

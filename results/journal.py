@@ -54,8 +54,7 @@ class Journal:
         """
         values = schema.encode(row)
         schema.decode(values)
-        line = json.dumps(values, allow_nan=False, separators=(",", ":"))
-        self._write(line.encode("ascii") + b"\n")
+        self._write(line_of(values))
 
     def close(self) -> None:
         """Let go of the file; what was appended is already on disk."""
@@ -87,6 +86,12 @@ class Journal:
             os.ftruncate(self._file, size)
         except OSError:
             return  # The half line stays; readers report it and the next writer starts on a fresh line.
+
+
+def line_of(values: Mapping[str, Any]) -> bytes:
+    """The line of a row that `schema.encode` made. What is unknown is not written: readers take it for unknown."""
+    known = {name: value for name, value in values.items() if value is not None}
+    return json.dumps(known, allow_nan=False, separators=(",", ":")).encode("ascii") + b"\n"
 
 
 def read(path: Path) -> tuple[pyarrow.Table, list[str]]:

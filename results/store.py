@@ -24,6 +24,7 @@ from results.files import write_atomically
 from results.journal import Journal
 
 if TYPE_CHECKING:
+    import numpy
     import pyarrow
 
 _log = logging.getLogger(__name__)
@@ -246,18 +247,31 @@ def _gathered(run: Run) -> tuple[Iterator[pyarrow.Table], list[str]]:
         problems += damaged
     if sealed_path(run).exists():
         tables.insert(0, sealed.read(sealed_path(run)))
-    chosen: dict[str, tuple[str, int]] = {}
-    rows = 0
-    for table in tables:
-        made = zip(*(table.column(name).to_pylist() for name in ("case_id", "recorded_at")), strict=True)
-        last = {case_id: (at or "", number) for number, (case_id, at) in enumerate(made, rows)}
-        chosen |= {case_id: new for case_id, new in last.items() if new >= chosen.get(case_id, ("", 0))}
-        rows += len(table)
-    planned = [case_id for case_id in run.planned if case_id in chosen]
-    unplanned = sorted(chosen.keys() - set(planned))
     together = pyarrow.concat_tables([schema.arrow_schema().empty_table(), *tables])
-    numbers = [chosen[case_id][1] for case_id in (*planned, *unplanned)]
+    numbers = _final(together, [len(table) for table in tables], run.planned)
     return picked(together, numbers, sealed.ROWS_IN_GROUP), problems
+
+
+def _final(table: pyarrow.Table, sizes: Sequence[int], planned: Sequence[str]) -> numpy.ndarray:
+    """Numbers of the rows that count, int64 (cases): one for each case, those of `planned` first, in that order, then
+    the others by name. `sizes` are the rows of each source of the table: of one source the last row of a case counts,
+    of several the one that was made last.
+    """
+    import numpy
+    import pyarrow
+    from pyarrow import compute
+
+    cases, known = table.column("case_id"), pyarrow.array(planned, pyarrow.string())
+    others = compute.unique(cases.filter(compute.invert(compute.is_in(cases, value_set=known))))
+    known = pyarrow.concat_arrays([known, others.take(compute.sort_indices(others))])
+    places = compute.index_in(cases, value_set=known).to_numpy()
+    sources = numpy.repeat(numpy.arange(len(sizes)), sizes)
+    backwards = numpy.unique((places.astype(numpy.int64) * len(sizes) + sources)[::-1], return_index=True)[1]
+    last = numpy.sort(len(places) - 1 - backwards)  # of each case in each source
+    rows = {"place": places[last], "made": table.column("recorded_at").fill_null("").take(last), "number": last}
+    order = compute.sort_indices(pyarrow.table(rows), [(name, "ascending") for name in rows])
+    ordered = last[order.to_numpy()]
+    return ordered[numpy.append(numpy.diff(places[ordered]) > 0, True)] if len(ordered) else ordered
 
 
 def sealed_path(run: Run) -> Path:
