@@ -90,6 +90,16 @@ def real_weights(session: nox.Session) -> None:
 
 
 @nox.session
+def remotes(session: nox.Session) -> None:
+    """The tests of what lies elsewhere once more, also in buckets of S3's and Google's kind, served by this machine."""
+    _install(session)
+    # Not at constraints.txt's versions: Google's client wants an older protobuf, which the next session takes back.
+    _python(session, "-m", "pip", "install", "--quiet", "-e", ".[remotes]")
+    tests = ("results/test_remote_stores.py", "cli/test_merge_command.py", "cli/test_named_checkpoints.py")
+    _python(session, "-m", "pytest", *(f"tests/{name}" for name in tests))
+
+
+@nox.session
 def coverage(session: nox.Session) -> None:
     """The figures over everything transformers registers, hours on two cores: coverage, verdicts, liveness."""
     _install(session)

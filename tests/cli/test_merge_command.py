@@ -8,19 +8,22 @@ import shutil
 import pytest
 
 from results import latest, list_runs, load
+from results.remote import pull
 
 RUN = ("run", "--list", "models.csv", "--target", "cpu", "--workers", 1)
 PLAN = ("plan", "--list", "models.csv", "--target", "cpu", "--shards", 2, "--out")
 
 
-def test_shards_elsewhere_become_one_run_elsewhere(zoo, models, tmp_path):
+@pytest.mark.parametrize("scheme", ["file", "s3", "gs"])
+def test_shards_elsewhere_become_one_run_elsewhere(zoo, models, tmp_path, scheme, new_bucket):
     zoo(*PLAN, "plan.json")
-    urls = [f"file://{tmp_path}/shard{number}" for number in (1, 2)]
+    elsewhere = f"file://{tmp_path}" if scheme == "file" else new_bucket(scheme)
+    urls = [f"{elsewhere}/shard{number}" for number in (1, 2)]
     for number, url in enumerate(urls, start=1):
         ended = zoo("run", "--plan", "plan.json", "--shard", f"{number}/2", "--store", url, "--workers", 1)
         assert ended.code == 0, ended.both
         assert f"is copied to {url}" in ended.err
-    into = f"file://{tmp_path}/whole"
+    into = f"{elsewhere}/whole"
     ended = zoo("merge", urls[1], "--into", into)
     assert ended.code == 1
     assert "1 of 2 shards" in ended.out
@@ -34,8 +37,9 @@ def test_shards_elsewhere_become_one_run_elsewhere(zoo, models, tmp_path):
     assert ended.code == 0, ended.both
     assert "2 of 2 shards" in ended.out
     assert "6 of 6 cases" in ended.out
-    assert len(list_runs(tmp_path / "whole")) == 1
-    assert list(load(tmp_path / "whole").case_id) == latest(tmp_path / "whole").planned
+    pull(into, tmp_path / "copy")
+    assert len(list_runs(tmp_path / "copy")) == 1
+    assert list(load(tmp_path / "copy").case_id) == latest(tmp_path / "copy").planned
     assert "as it was" in zoo("merge", *reversed(urls), "--into", into).out
 
 

@@ -62,6 +62,17 @@ def test_a_url_is_copied_once_without_code_and_again_when_it_changes(bucket, tmp
     assert ((second / "tokenizer.json").read_bytes(), second == first) == (b"[]", False)
 
 
+@pytest.mark.parametrize("scheme", ["s3", "gs"])
+def test_a_checkpoint_in_a_bucket(new_bucket, tmp_path, scheme):
+    url = new_bucket(scheme)
+    for name, content in FILES.items():
+        fsspec.filesystem(scheme).pipe_file(f"{url}/own/alpha/{name}", content)
+    (folder,) = at_hand(f"{url}/own", tmp_path)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == {
+        name: content for name, content in FILES.items() if name != "modeling_own.py"
+    }
+
+
 def test_a_folder_of_checkpoints_is_all_of_them(bucket, tmp_path):
     for name in ("alpha", "beta"):
         put(bucket, f"many/{name}")

@@ -1,4 +1,4 @@
-"""Stores that lie elsewhere, on file systems that fsspec itself brings."""
+"""Stores that lie elsewhere, on file systems that fsspec itself brings, and in buckets."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ import results
 from results.remote import is_url, local_folder, mirror, pull, push
 
 
-@pytest.fixture(params=["memory://zoo-test/store", "file://{}/elsewhere", "dir::file://{}/elsewhere"])
-def url(request, tmp_path: Path):
+@pytest.fixture(params=["memory://zoo-test/store", "file://{}/elsewhere", "dir::file://{}/elsewhere", "s3", "gs"])
+def url(request, tmp_path: Path, new_bucket):
+    if request.param in ("s3", "gs"):
+        yield f"{new_bucket(request.param)}/store"
+        return
     yield request.param.format(tmp_path)
     memory = fsspec.filesystem("memory")
     if memory.exists("/zoo-test"):
