@@ -88,20 +88,12 @@ def _arrow_schema() -> pyarrow.Schema:
 
 
 def _array(values: tuple[Any, ...], field_type: pyarrow.DataType) -> pyarrow.Array:
-    """One column. Most hold one value over and over, or plain numbers: these have faster ways."""
-    import numpy
+    """One column. Most hold one text over and over, or nothing: these have a faster way."""
     import pyarrow
 
     first, count = values[0], len(values)
     if first is None and values.count(None) == count:
         return pyarrow.nulls(count, field_type)
-    if field_type == pyarrow.float64():
-        # Not the way of equal values: -0.0 equals 0.0.
-        numbers = numpy.fromiter(values, numpy.float64, count)
-        # NumPy makes NaN of None too, so only what has none of either is known to be right.
-        return pyarrow.array(values, field_type) if numpy.isnan(numbers).any() else pyarrow.array(numbers)
     if isinstance(first, str) and values[-1] == first and values.count(first) == count:
         return pyarrow.repeat(first, count)
-    if field_type == pyarrow.int64() and None not in values:
-        return pyarrow.array(numpy.fromiter(values, numpy.int64, count))
     return pyarrow.array(values, field_type)
