@@ -170,6 +170,11 @@ class Verdict(StrEnum):
         Group.ENVIRONMENT,
         "the real checkpoint or own config is not on this machine",
     )
+    CODE_NOT_TRUSTED = (
+        "CODE_NOT_TRUSTED",
+        Group.ENVIRONMENT,
+        "the model needs code of its own repository, which is not allowed to run",
+    )
     GATED = "GATED", Group.ENVIRONMENT, "the Hub gives the model only to those it knows, and not to this machine"
     GONE = "GONE", Group.ENVIRONMENT, "the Hub has no such model, revision or file, or none that this machine may see"
     NO_SAFETENSORS = "NO_SAFETENSORS", Group.ENVIRONMENT, "the checkpoint has no weights that cannot carry code"
@@ -203,7 +208,8 @@ class Entry:
     are known. That of a `config` entry is where `zoo prefetch` puts it, and need not be there yet.
     `gated` (does the Hub ask for a token) and `custom_code` (does the model need code of its own
     repository) are yes, no or unknown. `dtype` is the type of `Dtype` that its weights come in, empty
-    where it is unknown or none of these.
+    where it is unknown or none of these. `trusted` is the commit whose code somebody has read and allows
+    to run, empty for none.
     """
 
     model_id: str
@@ -222,11 +228,17 @@ class Entry:
     gated: str = "unknown"
     custom_code: str = "unknown"
     dtype: str = ""
+    trusted: str = ""
 
     @property
     def id(self) -> str:
         """Readable, unique in a list, glob-able: `bert/BertModel/google-bert/bert-base-uncased/synthetic`."""
         return "/".join((self.model_type, self.model_class, self.model_id, self.weights))
+
+    @property
+    def trusts_its_code(self) -> bool:
+        """Whether code of its repository may run, with its real weights: it is at the very commit that is trusted."""
+        return self.weights is Weights.HUB and bool(self.trusted) and self.trusted == self.revision
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from harness.cases import Dtype
 CONFIG, WEIGHTS, GGUF = "config.json", "*.safetensors", ".gguf"
 _DTYPES = {"F32": Dtype.FLOAT32, "F16": Dtype.FLOAT16, "BF16": Dtype.BFLOAT16}
 """As headers of safetensors, and the Hub, name them."""
-_COMPANIONS = (".json", ".jinja", ".model", ".txt")
+_COMPANIONS = (".json", ".jinja", ".model", ".py", ".txt")
 
 
 class NoCheckpoint(ValueError):
@@ -61,7 +61,7 @@ def weights_of(checkpoint: Path) -> list[Path]:
 
 
 def files_of(checkpoint: Path) -> list[Path]:
-    """Every file that what it computes may depend on: config, weights, and those of its tokenizer and processor."""
+    """Every file that what it computes may depend on: config, weights, and those of its tokenizer, processor and code."""
     beside = [] if is_gguf(checkpoint) else sorted(f for f in checkpoint.glob("*") if f.suffix in _COMPANIONS)
     return list(dict.fromkeys([config_of(checkpoint), *beside, *weights_of(checkpoint)]))
 

@@ -33,6 +33,8 @@ class Linter:
         self.entries = 0
         self.unchecked = 0
         """How many of them are of a class that nothing here knows of, right or wrong."""
+        self.of_own_code = 0
+        """How many of them are of a class that only their own code has."""
 
     @property
     def architectures(self) -> int:
@@ -109,6 +111,9 @@ class Linter:
                 yield f"diffusers exports no {entry.model_class}{meant(entry.model_class, self._diffusers)}"
             return
         version, known = self._registry.version, self._registry.classes
+        if entry.custom_code == "yes" and entry.model_class not in known.get(entry.model_type, ()):
+            self.of_own_code += 1
+            return
         if entry.model_type not in known:
             close = meant(entry.model_type, known)
             yield f"transformers {version} registers no model_type {entry.model_type}{close}"

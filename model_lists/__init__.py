@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
 COLUMNS = tuple(field.name for field in fields(Entry))
-OPTIONAL = ("config", "gated", "custom_code", "dtype")
+OPTIONAL = ("config", "gated", "custom_code", "dtype", "trusted")
 REQUIRED = tuple(column for column in COLUMNS if column not in OPTIONAL)
 LIBRARIES = ("transformers", "diffusers", "sentence-transformers", "timm")
 RUN_LIBRARIES = ("transformers",)
@@ -278,6 +278,14 @@ def _entry(path: Path, row: dict[str, str]) -> tuple[Entry | None, list[str]]:
     one_of("custom_code", ANSWERS)
     if row["dtype"]:
         one_of("dtype", tuple(Dtype))
+    if row["trusted"]:
+        matching("trusted", _SHA, "a full commit sha of 40 hex digits, or empty for none")
+        if row["revision"] not in ("", row["trusted"]):
+            wrong("trusted", "what revision is: the code of another commit never runs")
+        if row["custom_code"] == "no":
+            wrong("trusted", "empty where custom_code is no")
+        if row["package"] or (row["config"] and row["weights"] != Weights.CONFIG):
+            wrong("trusted", "empty where a package or a folder has the checkpoint: only code of the Hub has a commit")
     if problems:
         return None, problems
     typed = {

@@ -20,6 +20,7 @@ _LOOKED_AT = 50 * RECENT_RUNS
 _COLUMNS = ("case_id", "target", "verdict", "recorded_at", "wall_seconds", "twin_of", "peak_host_bytes")
 _ENDED_EARLY = (
     Verdict.BACKEND_UNAVAILABLE,
+    Verdict.CODE_NOT_TRUSTED,
     Verdict.DEVICE_BUSY,
     Verdict.DISK_FULL,
     Verdict.OOM_HOST,

@@ -68,6 +68,7 @@ COLUMNS: tuple[Column, ...] = tuple(
         ("gated", "string", "case.entry.gated", "does the Hub ask for a token: yes, no or unknown"),
         ("custom_code", "string", "case.entry.custom_code", "does it need code of its own repository: likewise"),
         ("shipped_dtype", "string", "case.entry.dtype", "type that the real weights come in, empty where unknown"),
+        ("trusted", "string", "case.entry.trusted", "commit whose own code was allowed to run, empty for none"),
         ("phase", "string", "case.phase", "what of the model was exercised: forward, generate or train"),
         ("mode", "string", "case.mode", "how the target executed the model"),
         ("dtype", "string", "case.dtype", "floating-point type of parameters and inputs"),

@@ -132,15 +132,21 @@ def _fetch(
 
 
 def _tell(one: Ended, console: Console) -> None:
-    """A line for what could not be had, and for a model that has another name by now."""
+    """A line for what could not be had, for a model of another name by now, and for code that is not the trusted one."""
+    from harness.cases import Weights
     from harness.cli.style import plain, verdict_style
 
     verdict = one.fetched.failed
     if verdict is not None:
         line = plain(verdict, verdict_style(verdict))
         console.print(line.append_text(plain(f"  {one.entry.id}: {one.fetched.message}")), soft_wrap=True)
-    elif one.fetched.moved_to:
+        return
+    if one.fetched.moved_to:
         console.print(plain(f"moved  {one.entry.id}: now {one.fetched.moved_to}", "dim"), soft_wrap=True)
+    if one.fetched.kind is Weights.HUB and one.entry.trusted not in ("", one.fetched.revision):
+        line = plain(f"code not fetched  {one.entry.id}: ", "yellow")
+        why = f"it is at commit {one.fetched.revision}, and its list trusts the code of {one.entry.trusted}"
+        console.print(line.append_text(plain(f"{why}; read that of this one, or pin the trusted one")), soft_wrap=True)
 
 
 def _summarise(ended: list[Ended], console: Console) -> None:

@@ -22,7 +22,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
 from harness.cases import Entry, Verdict, Weights
 from harness.hub import index, space, unpickled
-from harness.hub.choice import chosen, is_pickle
+from harness.hub.choice import chosen, is_code, is_pickle
 from harness.hub.client import Patience, Visit, patient, visiting
 from harness.hub.index import Fetched, Unfetched
 
@@ -30,6 +30,8 @@ WORKERS = 8
 """Models fetched side by side: latency counts for small files, and more would only meet the Hub's limits sooner."""
 CONFIG_BYTES = 16 * 2**20
 """No config is longer."""
+CODE_BYTES = 4 * 2**20
+"""Most code that is taken of a model; nobody reads more."""
 TRIES_OF_A_FILE = 2
 """A file with wrong content is fetched once more: what lies between here and the Hub may have spoilt it."""
 
@@ -80,7 +82,7 @@ def fetch_all(entries: Iterable[Entry], settings: Settings, workers: int = WORKE
     logging.set_verbosity_error()  # what it says of its own retries is not how they end
     stopped, pool, waits = threading.Event(), ThreadPoolExecutor(workers), True
     with patient(settings.patience):
-        futures = {pool.submit(_one, entries[0], settings, stopped): entries for entries in alike.values()}
+        futures = {pool.submit(_one, entries, settings, stopped): entries for entries in alike.values()}
         try:
             for future in as_completed(futures):
                 for place, entry in enumerate(futures[future]):
@@ -94,7 +96,9 @@ def fetch_all(entries: Iterable[Entry], settings: Settings, workers: int = WORKE
             pool.shutdown(waits, cancel_futures=True)
 
 
-def _one(entry: Entry, settings: Settings, stopped: threading.Event) -> Ended:
+def _one(entries: list[Entry], settings: Settings, stopped: threading.Event) -> Ended:
+    """Fetch what entries share, with its code where it is at the commit that one of them trusts."""
+    entry, trusted = entries[0], {entry.trusted for entry in entries}
     kind, cache = entry.weights, settings.cache
     before = index.read(cache, kind, entry.model_id, entry.revision)
     known = Fetched(kind, entry.model_id, entry.revision)
@@ -106,7 +110,7 @@ def _one(entry: Entry, settings: Settings, stopped: threading.Event) -> Ended:
         try:
             with space.alone(cache, entry.model_id):
                 job = _Checkpoint if kind is Weights.HUB else _Config
-                known = job(settings, visit, known).fetched()
+                known = job(settings, visit, known, trusted).fetched()
         except Unfetched as why:
             # What is there already is still there, and counts against the quota.
             left = index.read(cache, kind, entry.model_id, entry.revision) or known
@@ -123,8 +127,8 @@ class _Config:
     It is copied out of the library's cache to where runs look for it: others may empty that one.
     """
 
-    def __init__(self, settings: Settings, visit: Visit, known: Fetched) -> None:
-        self.settings, self.visit, self.known = settings, visit, known
+    def __init__(self, settings: Settings, visit: Visit, known: Fetched, trusted: set[str]) -> None:
+        self.settings, self.visit, self.known, self.trusted = settings, visit, known, trusted
         self.revision = known.asked or known.revision
 
     def fetched(self) -> Fetched:
@@ -172,14 +176,17 @@ class _Checkpoint(_Config):
     def fetched(self) -> Fetched:
         """What is known afterwards. Raises Unfetched, and OSError."""
         known = self.known
-        if self.complete and known.weights:
+        if self.complete and known.weights and self._code_is_there:
             return known
         info = self._info()
         files = {file.rfilename: file for file in info.siblings or ()}
-        names = chosen(list(files), self.settings.allow_pickle)
+        names = chosen(list(files), self.settings.allow_pickle, code=info.sha in self.trusted)
         sizes = {name: files[name].size for name in names}
         if unsized := [name for name, size in sizes.items() if size is None]:
             raise Unfetched(Verdict.HUB_ERROR, f"{known.model_id}: the Hub does not say how large {unsized[0]} is")
+        if (code := sum(sizes[name] for name in names if is_code(name))) > CODE_BYTES:
+            more = f"{known.model_id}: its code has {code:,} bytes, more than the {CODE_BYTES:,} that are taken"
+            raise Unfetched(Verdict.CODE_NOT_TRUSTED, more)
         large = max(sizes, key=lambda name: sizes[name])
         if sizes[large] > constants.MAX_HTTP_DOWNLOAD_SIZE:
             raise Unfetched(Verdict.HUB_ERROR, f"{large}: {sizes[large]:,} bytes, more than the Hub gives over HTTP")
@@ -190,6 +197,7 @@ class _Checkpoint(_Config):
             config="",
             weights=tuple(name for name in names if name != "config.json"),
             bytes=sum(sizes.values()) + sum(sizes[name] for name in names if is_pickle(name)),
+            code="",
         )
         self._reserve(reserved)
         self.visit.allowed += 3 * len(names)
@@ -199,7 +207,14 @@ class _Checkpoint(_Config):
             sha256 = files[name].lfs.sha256 if files[name].lfs else None
             paths[name] = self.file(name, info.sha, sizes[name], sha256)
         there = dataclasses.replace(reserved, config=str(paths["config.json"]))
+        if info.sha in self.trusted:
+            there = dataclasses.replace(there, code=there.digest)
         return self._unpickled(there, paths) if any(map(is_pickle, names)) else there
+
+    @property
+    def _code_is_there(self) -> bool:
+        """Whether its code is as it was fetched, or not to be run."""
+        return self.known.revision not in self.trusted or self.known.code == self.known.digest
 
     def _reserve(self, wanted: Fetched) -> None:
         unfinished = "it was not fetched to the end; `zoo prefetch` goes on"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import tempfile
@@ -11,6 +12,10 @@ from urllib.parse import quote
 
 from harness.cases import Entry, Verdict, Weights
 from harness.redaction import redacted
+
+
+CODE = ".py"
+"""How the names of files of code end."""
 
 
 class Unfetched(RuntimeError):
@@ -27,8 +32,9 @@ class Fetched:
 
     `asked` is the revision of the list, empty for the newest, `revision` the commit that it is, and `moved_to` the id
     that the model has on the Hub today where that is another. `config` is the path of its config.json, `weights` the
-    names of the files beside that which make up a checkpoint, and `bytes` what all of them take of the quota. `verdict`
-    is why they are not there, in `message`; empty where they are.
+    names of the files beside that which make up a checkpoint, and `bytes` what all of them take of the quota. `code` is
+    the `digest` of those that are code, empty where none was asked for. `verdict` is why they are not there, in
+    `message`; empty where they are.
     """
 
     kind: Weights
@@ -39,6 +45,7 @@ class Fetched:
     config: str = ""
     weights: tuple[str, ...] = ()
     bytes: int = 0
+    code: str = ""
     verdict: str = ""
     message: str = ""
 
@@ -52,6 +59,15 @@ class Fetched:
         """Whether every file is there."""
         names = (Path(self.config).name, *self.weights)
         return bool(self.config) and all((Path(self.config).parent / name).is_file() for name in names)
+
+    @property
+    def digest(self) -> str:
+        """sha256 hex over the names and contents of its files of code. Raises OSError."""
+        found = hashlib.sha256()
+        for name in sorted(name for name in self.weights if name.endswith(CODE)):
+            content = (Path(self.config).parent / name).read_bytes()
+            found.update(f"{name}\0{len(content)}\0".encode() + content)
+        return found.hexdigest()
 
 
 def root(cache: Path) -> Path:
@@ -139,9 +155,16 @@ def known(cache: Path, entry: Entry) -> Fetched:
     if fetched is None:
         fetched = Fetched(entry.weights, entry.model_id, entry.revision)
         return replace(fetched, verdict=Verdict.CHECKPOINT_MISSING, message="nothing was fetched of it yet")
-    if fetched.verdict or fetched.complete:
+    if fetched.verdict:
         return fetched
-    return replace(fetched, verdict=Verdict.CHECKPOINT_MISSING, message="what was fetched of it is no longer there")
+    if not fetched.complete:
+        return replace(fetched, verdict=Verdict.CHECKPOINT_MISSING, message="what was fetched of it is no longer there")
+    if replace(entry, revision=fetched.revision).trusts_its_code:
+        if not fetched.code:
+            return replace(fetched, verdict=Verdict.CHECKPOINT_MISSING, message="its code was not fetched yet")
+        if fetched.digest != fetched.code:
+            return replace(fetched, verdict=Verdict.WRONG_HASH, message="its code is no longer what was fetched")
+    return fetched
 
 
 def _named(model_id: str, asked: str) -> str:

@@ -97,7 +97,7 @@ def _remove(cache: Path, fetched: Fetched) -> None:
     for blob in blobs - {path.resolve() for path in snapshots.rglob("*") if path.is_file()}:
         blob.unlink(missing_ok=True)
     message = "it was evicted to make room for others"
-    gone = dataclasses.replace(fetched, config="", weights=(), bytes=0)
+    gone = dataclasses.replace(fetched, config="", weights=(), bytes=0, code="")
     index.write(cache, dataclasses.replace(gone, verdict=Verdict.CHECKPOINT_MISSING, message=message))
 
 

@@ -36,7 +36,7 @@ from model_lists import ListError
 from model_lists.recipes import load_recipe
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedConfig
+    from transformers import PreTrainedConfig, PreTrainedModel
 
 __all__ = ["REAL_TOKENS", "InputError", "cast", "digest", "made", "make"]
 
@@ -63,6 +63,7 @@ def made(
     profile: Profile,
     seed: int,
     phase: Phase = Phase.FORWARD,
+    model_class: type[PreTrainedModel] | None = None,
 ) -> tuple[Given, dict[str, Any]]:
     """What made the inputs, and keyword arguments for what the phase calls: float32, int64 and bool tensors on CPU.
 
@@ -71,12 +72,12 @@ def made(
 
     Tensors may also lie in plain data, of which `harness.execution` makes the argument (see `sessions`).
 
-    `config` is the loaded model's own. `padded` is batch 2 with padding in the second row where the model takes
+    `config` is the loaded model's own, and `model_class` its class where that is not one of transformers. `padded` is batch 2 with padding in the second row where the model takes
     an attention mask (left for models that generate from a prompt, right for others); `single` is batch 1 of
     another length or size where the model allows one. Real weights get what their checkpoint, `folder`, makes of
     stated texts, pictures and sounds, where it brings what does that, and generate longer. Raises InputError.
     """
-    model_class = getattr(transformers, entry.model_class, None)
+    model_class = model_class or getattr(transformers, entry.model_class, None)
     if model_class is None:
         raise InputError(f"{entry.id}: transformers has no class {entry.model_class}; correct the list")
     try:
@@ -97,6 +98,7 @@ def made(
         numbers=recipe.inputs,
         generates=model_class.can_generate(),
         phase=phase,
+        trusts_code=entry.trusts_its_code,
     )
     if phase is Phase.GENERATE and _passes_on(model_class):  # `generate` has a mask whether or not forward names it
         request = dataclasses.replace(request, names=names | {"attention_mask"})

@@ -15,7 +15,7 @@ from transformers.image_processing_base import ImageProcessingMixin
 
 from harness import checkpoints
 from harness.cases import Given, Phase
-from harness.inputs.request import DependencyMissing, InputError, Request
+from harness.inputs.request import CodeNotTrusted, DependencyMissing, InputError, Request
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -38,13 +38,15 @@ _PROCESSORS = ("processor_config.json", "preprocessor_config.json")
 _SEEN, _HEARD = frozenset({"pixel_values"}), frozenset({"input_features", "input_values"})
 _PAIRS = ("QuestionAnswering", "NextSentencePrediction")
 _ROWS_OF_SEVERAL = "MultipleChoice"
+_REFUSED = "trust_remote_code=True"
+"""What the library asks for where code of a repository is needed."""
 
 
 def own(request: Request, checkpoint: Path) -> tuple[Given, dict[str, Any]] | None:
     """What made the inputs, and the inputs, of two rows of different lengths or one other.
 
     None where the checkpoint brings nothing that makes inputs for such a model, or not all that it needs. Raises
-    InputError where it does but fails, and DependencyMissing where a package for it is not installed.
+    InputError where it does but fails, DependencyMissing where a package for it is not installed, and CodeNotTrusted.
     """
     if request.head == _ROWS_OF_SEVERAL:
         return None
@@ -59,6 +61,11 @@ def own(request: Request, checkpoint: Path) -> tuple[Given, dict[str, Any]] | No
     except ImportError as error:
         raise DependencyMissing(f"{request.model}: {' '.join(str(error).split())[:300]}") from error
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RuntimeError) as error:
+        if _REFUSED in str(error):
+            raise CodeNotTrusted(
+                f"{request.model}: its own tokenizer or processor needs code of its repository, and none is trusted; "
+                "read the *.py at the commit that is run, and put that commit into the list's column trusted"
+            ) from error
         said = " ".join(f"{type(error).__name__}: {error}".split())[:300]
         raise InputError(f"{request.model}: its own tokenizer or processor fails: {said}") from error
     made = {name: value for name, value in made.items() if name in request.names}
@@ -68,9 +75,8 @@ def own(request: Request, checkpoint: Path) -> tuple[Given, dict[str, Any]] | No
 def tokenizer(request: Request, checkpoint: Path) -> PreTrainedTokenizerBase:
     """The checkpoint's tokenizer, which pads as its model reads: left where that goes on with a text."""
     folder, options = checkpoints.arguments(checkpoint)
-    return _padding(
-        request, AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False, **options)
-    )
+    options |= {"local_files_only": True, "trust_remote_code": request.trusts_code}
+    return _padding(request, AutoTokenizer.from_pretrained(folder, **options))
 
 
 def _has(checkpoint: Path, names: tuple[str, ...]) -> bool:
@@ -137,7 +143,7 @@ def _answered(request: Request, words: PreTrainedTokenizerBase) -> dict[str, Any
 
 def _processed(request: Request, folder: Path) -> dict[str, Any]:
     """Pictures, sounds and texts as the checkpoint's processor makes tensors of them."""
-    processor = AutoProcessor.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    processor = AutoProcessor.from_pretrained(folder, local_files_only=True, trust_remote_code=request.trusts_code)
     sees, hears, words = (
         getattr(processor, name, processor if isinstance(processor, kind) else None)
         for name, kind in (

@@ -27,6 +27,10 @@ class DependencyMissing(InputError):
     """A Python package that a checkpoint's own tokenizer or processor needs is not installed; the line names it."""
 
 
+class CodeNotTrusted(InputError):
+    """A checkpoint's own tokenizer or processor needs code that is not allowed to run; one line saying what to do."""
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """One model's inputs to make. `names` are the arguments of its forward method."""
@@ -41,6 +45,8 @@ class Request:
     numbers: dict[str, Any]
     generates: bool
     phase: Phase
+    trusts_code: bool = False
+    """Whether the checkpoint's tokenizer or processor may be of its own code."""
     choice: int = 0
     """Which of several inputs of a row this is."""
 

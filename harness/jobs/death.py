@@ -13,6 +13,7 @@ from harness.targets.base import Target
 _BY_TYPE = {
     "BuildError": Verdict.BUILD_ERROR,
     "CheckpointMissing": Verdict.CHECKPOINT_MISSING,
+    "CodeNotTrusted": Verdict.CODE_NOT_TRUSTED,
     "DependencyMissing": Verdict.DEPENDENCY_MISSING,
     "InputError": Verdict.INPUT_ERROR,
     "MemoryError": Verdict.OOM_HOST,

@@ -248,10 +248,14 @@ class Processes:
         child.close()
 
     def _environment(self) -> dict[str, str]:
-        """What they leave in their folder for temporary files goes when the run ends."""
+        """What they leave in their folder for temporary files goes when the run ends.
+
+        The library looks there too for code and files of other repositories, and so finds none that nobody fetched.
+        """
         scratch = self.folder / "tmp"
         scratch.mkdir(exist_ok=True)
-        return environment() | {"TMPDIR": str(scratch)}
+        room = {"HF_MODULES_CACHE": str(scratch / "modules"), "HF_HUB_CACHE": str(scratch / "hub")}
+        return environment() | room | {"TMPDIR": str(scratch)}
 
 
 def environment() -> dict[str, str]:

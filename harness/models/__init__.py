@@ -22,7 +22,8 @@ from transformers.utils import logging as transformers_logging
 
 from harness import checkpoints
 from harness.cases import Dtype, Entry, Evidence, Weights
-from harness.models import given, packed, weights
+from harness.models import given, own_code, packed, weights
+from harness.models.own_code import CodeNotTrusted
 from harness.models.reduce import UnreducibleConfig, reduced_config
 from model_lists import ListError
 from model_lists.recipes import load_recipe
@@ -64,13 +65,14 @@ def build(entry: Entry, folder: Path, seed: int) -> Built:
     """Make the entry's checkpoint in `folder`, or find the real one, in which case `folder` is left alone.
 
     The same entry and seed give the same bytes in any process. `folder` appears complete or not at all; one
-    with other bytes is replaced. Raises BuildError, DependencyMissing, CheckpointMissing.
+    with other bytes is replaced. Raises BuildError, DependencyMissing, CheckpointMissing, CodeNotTrusted.
     """
     if entry.weights is Weights.HUB:
         found = _real_checkpoint(entry)
         parameters = _stored_parameters(entry, found)
         try:
-            given.checked(checkpoints.config_of(found), entry.model_type)
+            config = checkpoints.config_of(found)
+            given.checked(config, entry.model_type, own_code=bool(own_code.asked(entry, config)))
         except given.BadConfig as error:
             raise BuildError(f"{entry.id}: {error}") from error
         except ImportError as error:
@@ -96,17 +98,21 @@ def build(entry: Entry, folder: Path, seed: int) -> Built:
 def load(entry: Entry, folder: Path, dtype: Dtype | str, device_map: str, **options: Any) -> nn.Module:
     """The checkpoint `folder`, which may be a GGUF file, as a model for inference, by the same call a user makes.
 
-    `dtype` is a floating type by torch's name; `options` go to `from_pretrained`. No code of the checkpoint's own is
-    run, and a pickle's is refused. Raises
-    BuildError where the checkpoint does not hold every parameter, DependencyMissing, CheckpointMissing;
-    errors of a backend while it takes the model come through as they are.
+    `dtype` is a floating type by torch's name; `options` go to `from_pretrained`. Code of the checkpoint's own is run
+    where the entry trusts it and the config asks for it, and a pickle's is refused. Raises BuildError where the
+    checkpoint does not hold every parameter, DependencyMissing, CheckpointMissing, CodeNotTrusted; errors of a backend
+    while it takes the model come through as they are.
     """
-    if not checkpoints.config_of(folder).is_file():
+    config = checkpoints.config_of(folder)
+    if not config.is_file():
         raise CheckpointMissing(f"{entry.id}: no checkpoint in {folder}; build it first")
     place, kind = checkpoints.arguments(folder)
     options |= {"dtype": getattr(torch, str(dtype)), "device_map": device_map}
-    options |= {"trust_remote_code": False, "weights_only": True} | kind
+    trusts = bool(_own_code(entry, config))
+    options |= {"trust_remote_code": trusts, "weights_only": True} | kind
     with _quiet():
+        if trusts:
+            options["config"] = own_code.config(place)
         model, absent = _loaded(model_class(entry), place, options)
     if absent:
         raise BuildError(f"{entry.id}: the checkpoint lacks {len(absent)} parameters, first {absent[0]}; rebuild it")
@@ -129,31 +135,46 @@ def load_truth(entry: Entry, folder: Path, dtype: Dtype | str) -> nn.Module:
 
 
 def model_class(entry: Entry) -> type[PreTrainedModel]:
-    """The entry's class, its code imported. Raises BuildError where transformers has none of that name.
+    """The entry's class, its code imported: transformers' own, or that of trusted code of its repository.
 
-    Raises DependencyMissing where the class is only a stand-in that says what to install.
+    Raises BuildError where there is none of that name, CodeNotTrusted where it is one of code that may not run, and
+    DependencyMissing where the class is only a stand-in that says what to install, or its code lacks a package.
     """
-    found = getattr(transformers, entry.model_class, None)
+    code = _own_code(entry, Path(entry.config)) if entry.config else ()
     try:
+        found = own_code.model_class(entry, code) or getattr(transformers, entry.model_class, None)
         loads = found is not None and hasattr(found, "from_pretrained")
     except ImportError as error:
         raise DependencyMissing(f"{entry.id}: {_line(error)}") from error
     if not loads:
-        raise BuildError(
-            f"{entry.id}: transformers {transformers.__version__} has no model class {entry.model_class}; "
-            "correct model_class in the list or install a transformers that has it"
-        )
+        raise _absent(entry, f"has no model class {entry.model_class}")
     return found
+
+
+def _own_code(entry: Entry, config: Path) -> tuple[str, ...]:
+    """As `own_code.asked`. Raises CodeNotTrusted, BuildError."""
+    try:
+        return own_code.asked(entry, config)
+    except given.BadConfig as error:
+        raise BuildError(f"{entry.id}: {error}") from error
+
+
+def _absent(entry: Entry, lacks: str) -> BuildError | CodeNotTrusted:
+    """The error for what transformers lacks: a mistake in the list, unless the entry's own code has it."""
+    said = f"{entry.id}: transformers {transformers.__version__} {lacks}"
+    if entry.custom_code == "yes" and entry.weights is not Weights.HUB:
+        return CodeNotTrusted(f"{said}; code of its own runs with its real weights alone: `--weights {Weights.HUB}`")
+    return BuildError(f"{said}; correct the list or install a transformers that has it")
 
 
 def _synthetic(entry: Entry, seed: int) -> PreTrainedModel:
     """The entry's architecture, small, with seeded weights, float32 on CPU."""
     try:
+        cls = model_class(entry)
         recipe = load_recipe(entry.model_type, entry.model_class)
         config_class = _config_class(entry)
         with _quiet():
             own = given.given_config(Path(entry.config), entry.model_type) if entry.config else None
-        cls = model_class(entry)
         config = _headed(cls, _part_for(cls, reduced_config(config_class, recipe, own)))
         with _quiet():
             if own is not None:
@@ -164,7 +185,7 @@ def _synthetic(entry: Entry, seed: int) -> PreTrainedModel:
         raise BuildError(f"{entry.id}: {error}") from error
     except (UnreducibleConfig, ListError) as error:
         raise BuildError(f"{entry.id}: {error}; correct model_lists/recipes/{entry.model_type}.toml") from error
-    except (BuildError, DependencyMissing):
+    except (BuildError, CodeNotTrusted, DependencyMissing):
         raise
     except ImportError as error:
         raise DependencyMissing(f"{entry.id}: {_line(error)}") from error
@@ -236,10 +257,7 @@ def _fields_of(raw: dict[str, Any], values: set[int], prefix: str = "") -> Itera
 
 def _config_class(entry: Entry) -> type[transformers.PreTrainedConfig]:
     if entry.model_type not in transformers.CONFIG_MAPPING:
-        raise BuildError(
-            f"{entry.id}: transformers {transformers.__version__} does not register model_type {entry.model_type}; "
-            "correct the list or install a transformers that has it"
-        )
+        raise _absent(entry, f"does not register model_type {entry.model_type}")
     return transformers.CONFIG_MAPPING[entry.model_type]
 
 

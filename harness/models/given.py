@@ -54,28 +54,21 @@ def given_config(path: Path, model_type: str) -> PreTrainedConfig:
         raise BadConfig(f"{path.name}: {config_class.__name__} refuses {field or 'its values'}: {said}") from error
 
 
-def checked(path: Path, model_type: str) -> dict[str, Any]:
-    """What the file holds, a config.json or a GGUF file: a registered architecture of type `model_type` in the
-    library's own code and of sane sizes. Raises BadConfig, and ImportError as `packed.config` does.
+def checked(path: Path, model_type: str, own_code: bool = False) -> dict[str, Any]:
+    """What the file holds, a config.json or a GGUF file: an architecture of type `model_type` and of sane sizes, which
+    is registered unless it is one of its `own_code`. Raises BadConfig, and ImportError as `packed.config` does.
     """
-    raw = _unpacked(path) if checkpoints.is_gguf(path) else _read(path)
+    raw = _unpacked(path) if checkpoints.is_gguf(path) else read(path)
     found = raw.get("model_type")
-    if not isinstance(found, str) or found not in CONFIG_MAPPING:
-        code = "; its auto_map asks for remote code, and none is run here" if "auto_map" in raw else ""
+    if not isinstance(found, str) or not (own_code or found in CONFIG_MAPPING):
         raise BadConfig(
             f"{path.name}: model_type is {_shown(found)}, which transformers {transformers.__version__} "
-            f"does not register{code}"
+            "does not register"
         )
     if found != model_type:
         raise BadConfig(
             f"{path.name}: model_type is {found!r}, while the list says {model_type!r}; correct one of them"
         )
-    for auto, name in _classes(raw.get("auto_map")):
-        if name not in dir(transformers):
-            raise BadConfig(
-                f"{path.name}: auto_map asks for remote code ({auto}: {_shown(name)}), and none is run here; "
-                "the library has no class of that name"
-            )
     for where, size, smallest, largest in _sizes(raw, ""):
         if not smallest <= size <= largest:
             raise BadConfig(f"{path.name}: {where} is {_number(size)}; valid: from {smallest} to {largest:,}")
@@ -92,7 +85,8 @@ def _unpacked(path: Path) -> dict[str, Any]:
         raise BadConfig(str(error)) from error
 
 
-def _read(path: Path) -> dict[str, Any]:
+def read(path: Path) -> dict[str, Any]:
+    """The fields of a config.json. Raises BadConfig."""
     try:
         with path.open("rb") as file:
             content = file.read(BYTES + 1)
@@ -119,16 +113,6 @@ def _depth(value: Any) -> int:
         deepest += 1
         level = [inner for item in level for inner in (item.values() if isinstance(item, dict) else item)]
     return deepest
-
-
-def _classes(auto_map: Any) -> Iterator[tuple[str, str]]:
-    """Names of the classes that an `auto_map` points to, each with the auto class that would load it."""
-    if not isinstance(auto_map, dict):
-        return
-    for auto, target in auto_map.items():
-        for one in target if isinstance(target, list) else [target]:
-            if isinstance(one, str):
-                yield auto, one.rpartition(".")[2]
 
 
 def _sizes(raw: dict[str, Any], prefix: str) -> Iterator[tuple[str, int, int, int]]:
