@@ -61,7 +61,7 @@ def weights_of(checkpoint: Path) -> list[Path]:
 
 
 def files_of(checkpoint: Path) -> list[Path]:
-    """Every file that what it computes may depend on: config, weights, and those of its tokenizer, processor and code."""
+    """Every file that what it computes may depend on: config, weights, code, and those of tokenizer and processor."""
     beside = [] if is_gguf(checkpoint) else sorted(f for f in checkpoint.glob("*") if f.suffix in _COMPANIONS)
     return list(dict.fromkeys([config_of(checkpoint), *beside, *weights_of(checkpoint)]))
 

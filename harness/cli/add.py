@@ -31,7 +31,9 @@ def add(
     tier: Annotated[str | None, typer.Option("--tier", metavar="TIER", help="Its tier (default: full).")] = None,
     weights: Annotated[
         str | None,
-        typer.Option("--weights", metavar="KIND", help="synthetic or hub (default: synthetic from the Hub)."),
+        typer.Option(
+            "--weights", metavar="KIND", help="synthetic or hub (default: hub where only own code has the class)."
+        ),
     ] = None,
     cache: options.Cache = None,
 ) -> None:
@@ -55,7 +57,8 @@ def add(
             raise PlanError(f"{what} is on this machine: give it without --revision and --weights")
         entry = drafting.of_checkpoint(Path(what), room)
     else:
-        entry = drafting.of_hub(_asked(what, revision or "", room), Weights(weights or Weights.SYNTHETIC), room)
+        facts = _asked(what, revision or "", room)
+        entry = drafting.of_hub(facts, Weights(weights) if weights else None, room)
         if entry.model_id != what:
             print(f"{what} is {entry.model_id} today", file=sys.stderr)
     entry = replace(entry, tier=tier or entry.tier)

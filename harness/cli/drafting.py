@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from harness import checkpoints
 from harness.cases import Entry, Weights
 from harness.derived import derived_list, printed_by
-from model_lists import NESTED_TIERS, ListError, load_list
+from model_lists import FAMILIES, NESTED_TIERS, ListError, load_list
 from model_lists.spelling import meant
 
 if TYPE_CHECKING:
@@ -42,38 +43,57 @@ def of_checkpoint(place: Path, cache: Path) -> Entry:
     return replace(entry, model_id=name, weights=Weights.HUB, **facts)
 
 
-def of_hub(facts: Facts, weights: Weights, cache: Path) -> Entry:
-    """A model of the Hub at the commit that it is now. Raises ListError."""
+def of_hub(facts: Facts, weights: Weights | None, cache: Path) -> Entry:
+    """A model of the Hub at the commit that it is now, without trust in its code. Raises ListError.
+
+    Without `weights` they are synthetic, or real where only code of its own has the class.
+    """
     if facts.library and "model_type" not in facts.config:
         raise ListError(f"{facts.model_id}: its library is {facts.library}; drafts are made for transformers alone")
-    entry = _registered(facts.config, f"{facts.model_id}: config.json", cache)
+    entry = _registered(facts.config, f"{facts.model_id}: config.json", cache, own_code=True)
     return replace(
         entry,
         model_id=facts.model_id,
         revision=facts.revision,
         task=facts.task or entry.task,
         params=sum(facts.stored.values()) or None,
-        weights=weights,
+        weights=weights or entry.weights,
         gated=facts.gated,
         custom_code=facts.custom_code,
         dtype=checkpoints.shipped_dtype(facts.config, facts.stored),
     )
 
 
-def _registered(config: dict[str, Any], where: str, cache: Path) -> Entry:
-    """The entry of the class that a config names, as the installed transformers registers it. Raises ListError."""
+def _registered(config: dict[str, Any], where: str, cache: Path, own_code: bool = False) -> Entry:
+    """The entry of the class that a config names, as the installed transformers registers it. Raises ListError.
+
+    With `own_code` it may be one that only code of its own has, of which no more is known than what it is called.
+    """
     try:
         model_type, model_class = config["model_type"], config["architectures"][0]
     except (TypeError, KeyError, IndexError) as error:
         raise ListError(f"{where}: it does not say its model_type and architectures; save_pretrained does") from error
-    known = [entry for entry in load_list(derived_list(cache)) if entry.model_type == model_type]
+    listed = load_list(derived_list(cache))
+    known = [entry for entry in listed if entry.model_type == model_type]
     entry = next((entry for entry in known if entry.model_class == model_class), None)
+    if entry is None and own_code and model_class in _own_classes(config):
+        head = re.search(r"For[A-Z]\w*$", model_class)
+        alike = [one for one in listed if head and one.model_class.endswith(head[0])]
+        family = Counter(one.family for one in alike).most_common(1)[0][0] if alike else FAMILIES[0]
+        task = alike[0].task if alike else "feature-extraction"
+        return Entry("", "", "transformers", model_type, model_class, family, task, None, TIER, Weights.HUB)
     if entry is None:
         close = meant(str(model_class), [one.model_class for one in known])
         raise ListError(
             f"{where}: {model_type!r} {model_class!r} is no model class of the installed transformers{close}"
         )
     return replace(entry, revision="", tier=TIER)
+
+
+def _own_classes(config: dict[str, Any]) -> set[str]:
+    """Names of the classes that a config's own code has."""
+    named = config.get("auto_map")
+    return {str(one).rpartition(".")[2] for one in named.values()} if isinstance(named, dict) else set()
 
 
 def _in_config(config: Path) -> dict[str, Any]:

@@ -48,7 +48,7 @@ def lint(
     if linter.unchecked:
         print(f"{linter.unchecked} classes of diffusers are not checked: it is not installed", file=sys.stderr)
     if linter.of_own_code:
-        print(f"{linter.of_own_code} classes of models' own code are not checked: it is not run for it", file=sys.stderr)
+        print(f"{linter.of_own_code} classes of models' own code are not checked", file=sys.stderr)
     counts = f"{linter.entries} models of {linter.architectures} architectures in {len(paths)} lists"
     print(f"{counts}: {found or 'no'} finding{'s' * (found != 1)}", file=sys.stderr)
     raise typer.Exit(code or (EXIT_UNEXPECTED if found else EXIT_OK))

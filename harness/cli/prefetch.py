@@ -132,7 +132,7 @@ def _fetch(
 
 
 def _tell(one: Ended, console: Console) -> None:
-    """A line for what could not be had, for a model of another name by now, and for code that is not the trusted one."""
+    """Lines for what could not be had, for a model of another name by now, and for code that is not the trusted one."""
     from harness.cases import Weights
     from harness.cli.style import plain, verdict_style
 

@@ -136,7 +136,8 @@ def _print_entry(console: Console, entry: Entry, source: Path) -> None:
     for field in fields(entry):
         value = getattr(entry, field.name)
         shown = " ".join(value) if isinstance(value, tuple) else value
-        table.add_row(plain(field.name, "dim"), plain("unknown" if value in (None, "") else shown))
+        absent = "no commit" if field.name == "trusted" else "unknown"
+        table.add_row(plain(field.name, "dim"), plain(absent if value in (None, "") else shown))
     table.add_row(plain("list", "dim"), plain(options.list_name(source)))
     console.print(table)
 

@@ -13,7 +13,6 @@ from urllib.parse import quote
 from harness.cases import Entry, Verdict, Weights
 from harness.redaction import redacted
 
-
 CODE = ".py"
 """How the names of files of code end."""
 

@@ -72,10 +72,11 @@ def made(
 
     Tensors may also lie in plain data, of which `harness.execution` makes the argument (see `sessions`).
 
-    `config` is the loaded model's own, and `model_class` its class where that is not one of transformers. `padded` is batch 2 with padding in the second row where the model takes
-    an attention mask (left for models that generate from a prompt, right for others); `single` is batch 1 of
-    another length or size where the model allows one. Real weights get what their checkpoint, `folder`, makes of
-    stated texts, pictures and sounds, where it brings what does that, and generate longer. Raises InputError.
+    `config` is the loaded model's own, and `model_class` its class, where that may be of code of its own. `padded` is
+    batch 2 with padding in the second row where the model takes an attention mask (left for models that generate from
+    a prompt, right for others); `single` is batch 1 of another length or size where the model allows one. Real weights
+    get what their checkpoint, `folder`, makes of stated texts, pictures and sounds, where it brings what does that, and
+    generate longer. Raises InputError.
     """
     model_class = model_class or getattr(transformers, entry.model_class, None)
     if model_class is None:

@@ -83,7 +83,7 @@ def run(payload: dict[str, Any], channel: Channel) -> None:
 
 
 def _class_name(computed: Computed) -> str:
-    """What tells the model's class from all others: of code of its own, the library names the module by a hash of it."""
+    """What tells the model's class from others: of code of its own, the library names the module by its hash."""
     entry = computed.case.entry
     return f"{type(computed.model).__module__}." * entry.trusts_its_code + entry.model_class
 
