@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 
 import pytest
@@ -60,6 +61,18 @@ def test_what_the_hub_says_becomes_an_entry_at_its_commit(hub, add, tmp_path, ca
     assert hub.requests["acme/alpha"] <= 3
     shown = CliRunner().invoke(app, ["show", "acme/alpha", "--list", "mine.csv", "--cache", str(tmp_path / "cache")])
     assert f"its own config: here, at {made.commit}" in shown.output
+
+
+def test_a_model_with_code_of_its_own_is_drafted_without_trust(hub, add, tmp_path):
+    code = {"AutoConfig": "configuration_neat.NeatConfig", "AutoModelForCausalLM": "modeling_neat.NeatForCausalLM"}
+    config = {"model_type": "neat", "architectures": ["NeatForCausalLM"], "auto_map": code}
+    hub.add("acme/neat", FILES | {"config.json": json.dumps(config).encode()})
+    assert add("acme/neat", "--to", "mine.csv") == 0
+    (drafted,) = load_list(tmp_path / "mine.csv")
+    assert (drafted.model_type, drafted.model_class, drafted.weights) == ("neat", "NeatForCausalLM", Weights.HUB)
+    assert (drafted.custom_code, drafted.trusted) == ("yes", "")
+    shown = CliRunner().invoke(app, ["show", "acme/neat", "--list", "mine.csv", "--cache", str(tmp_path / "cache")])
+    assert re.search(r"^trusted +no commit *$", shown.output, re.MULTILINE), shown.output
 
 
 def test_without_a_list_the_line_is_printed_and_nothing_is_written(hub, add, tmp_path, capsys):

@@ -86,6 +86,16 @@ def test_what_was_fetched_is_given_to_the_case_and_what_was_not_is_its_verdict(h
     assert (case, row["verdict"], row["stage"]) == (None, "CHECKPOINT_MISSING", "fetch")
 
 
+def test_prefetch_says_when_it_is_not_the_commit_whose_code_is_trusted(hub, tmp_path, monkeypatch):
+    made = hub.add("acme/alpha", FILES | {"modeling.py": b""})
+    other = dataclasses.replace(entry("acme/alpha"), trusted="0" * 40)
+    ended = prefetch(hub, tmp_path, monkeypatch, [other])
+    said = f"code not fetched  {other.id}: it is at commit {made.commit}, and its list trusts the code of {'0' * 40}"
+    assert (ended.exit_code, said in ended.output) == (0, True), ended.output
+    ended = prefetch(hub, tmp_path, monkeypatch, [dataclasses.replace(other, trusted=made.commit)])
+    assert "code not fetched" not in ended.output
+
+
 def test_prefetch_ends_with_a_code_for_scripts(hub, tmp_path, monkeypatch):
     hub.add("acme/alpha", FILES)
     alpha, gone = entry("acme/alpha"), entry("acme/gone")

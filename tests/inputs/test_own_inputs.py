@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from transformers import CONFIG_MAPPING, PreTrainedTokenizerFast
 from harness.cases import Given, Phase, Profile, Weights
 from harness.inputs import InputError, digest, made
 from harness.inputs.own import OTHER_QUESTION, QUESTIONS, picture, sound
-from harness.inputs.request import DependencyMissing
+from harness.inputs.request import CodeNotTrusted, DependencyMissing
 from harness.models.reduce import reduced_config
 from model_lists import load_list
 from model_lists.recipes import load_recipe
@@ -85,6 +86,18 @@ def test_a_decoder_beside_an_encoder_is_given_an_answer_and_starts_by_itself(tmp
     assert "decoder_input_ids" not in fed(tmp_path, "t5", "T5ForConditionalGeneration", Phase.GENERATE)[1]
     _, trained = fed(tmp_path, "t5", "T5ForConditionalGeneration", Phase.TRAIN)
     assert "labels" in trained
+
+
+def test_a_tokenizer_of_its_own_code_is_not_run(tmp_path):
+    tokenizer().save_pretrained(tmp_path)
+    (tmp_path / "config.json").write_text('{"model_type": "mine"}')
+    said = tmp_path / "tokenizer_config.json"
+    own = {"tokenizer_class": "MineTokenizer", "auto_map": {"AutoTokenizer": ["mine.MineTokenizer", None]}}
+    said.write_text(json.dumps(json.loads(said.read_text()) | own))
+    (tmp_path / "mine.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    with pytest.raises(CodeNotTrusted, match="needs code of its repository"):
+        fed(tmp_path, "gpt2", "GPT2LMHeadModel")
+    assert not (tmp_path / "ran").exists()
 
 
 def test_questions_come_with_what_they_are_about(tmp_path):

@@ -15,8 +15,9 @@ from harness.registry import Registry
 from model_lists import REQUIRED, load_list
 from model_lists.expectations import Expectation
 
-HEADER = ",".join((*REQUIRED, "gated", "dtype"))
-ROW = "acme/one,,transformers,bert,BertModel,text-encoder,fill-mask,110,nightly,synthetic,,,no,"
+COMMIT = "0123456789" * 4
+HEADER = ",".join((*REQUIRED, "gated", "custom_code", "dtype", "trusted"))
+ROW = "acme/one,,transformers,bert,BertModel,text-encoder,fill-mask,110,nightly,synthetic,,,no,,,"
 REGISTRY = {"bert": frozenset({"BertModel", "BertForMaskedLM"}), "gpt2": frozenset({"GPT2Model"})}
 
 
@@ -45,7 +46,7 @@ def written(folder: Path, *rows: str, name: str = "mine.csv", header: str = HEAD
         (",110,", ",-3,", "params is '-3'"),
         ("nightly", "nightyl", "tier is 'nightyl'; did you mean nightly?"),
         ("synthetic,,,", "synthetic,,forward trian,", "phases is 'forward trian'; did you mean train?"),
-        (",no,", ",no,float23", "dtype is 'float23'; did you mean float32?"),
+        (",no,,", ",no,,float23", "dtype is 'float23'; did you mean float32?"),
         (",no", ",maybe", "gated is 'maybe'; valid: yes, no, unknown"),
         ("transformers", "diffuser", "library is 'diffuser'; did you mean diffusers?"),
         (",bert,", ",brt,", "transformers 5.0 registers no model_type brt; did you mean bert?"),
@@ -59,6 +60,31 @@ def test_a_mistake_is_one_line_with_its_place(linter, tmp_path, old, new, said):
     (finding,) = linter.of_list(path)
     assert finding.startswith(f"{path}:3: ")
     assert said in finding
+
+
+@pytest.mark.parametrize(
+    ("trusted", "revision", "custom_code", "package", "said"),
+    [
+        (COMMIT, COMMIT, "yes", "", ""),
+        (COMMIT, "", "", "", ""),
+        (COMMIT[:7], "", "yes", "", "trusted is '0123456'; valid: a full commit sha of 40 hex digits"),
+        ("main", "", "yes", "", "trusted is 'main'; valid: a full commit sha"),
+        (COMMIT, COMMIT[::-1], "yes", "", "valid: what revision is: the code of another commit never runs"),
+        (COMMIT, "", "no", "", "valid: empty where custom_code is no"),
+        (COMMIT, "", "yes", "some_package", "valid: empty where a package or a folder has the checkpoint"),
+    ],
+)
+def test_trust_is_in_the_one_commit_that_runs(linter, tmp_path, trusted, revision, custom_code, package, said):
+    kinds = f"hub,{package},,,{custom_code},,{trusted}"
+    row = f"acme/one,{revision},transformers,bert,BertModel,text-encoder,fill-mask,110,nightly,{kinds}"
+    found = list(linter.of_list(written(tmp_path, row)))
+    assert [said in finding for finding in found] == [True] * bool(said), found
+
+
+def test_classes_of_a_models_own_code_are_counted_as_not_checked(linter, tmp_path):
+    row = ROW.replace("bert,BertModel", "neat,NeatModel").replace(",no,,", ",no,yes,")
+    assert not list(linter.of_list(written(tmp_path, row)))
+    assert linter.of_own_code == 1
 
 
 def test_all_mistakes_of_a_list_are_told_at_once(linter, tmp_path):

@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 from harness.cases import Dtype, Entry, Evidence, Profile, Weights
 from harness.inputs import make
 from harness.jobs.cache import checkpoint_folder, reference_folder
-from harness.models import BuildError, build, load
+from harness.models import BuildError, CodeNotTrusted, build, load
 from model_lists import load_list
 
 HUB = next(entry for entry in load_list("smoke") if entry.weights == "hub")
@@ -101,11 +101,6 @@ def test_what_is_kept_goes_by_what_the_config_says_and_not_by_where_it_lies(tmp_
         ({"model_type": None}, "model_type is None"),
         ({"model_type": ["llama"]}, "model_type is ['llama']"),
         ({"model_type": "bert"}, "model_type is 'bert', while the list says 'llama'"),
-        (
-            {"model_type": "mine", "auto_map": {"AutoConfig": "configuration_mine.MineConfig"}},
-            "does not register; its auto_map asks for remote code",
-        ),
-        ({"auto_map": {"AutoModelForCausalLM": "modeling_mine.MineForCausalLM"}}, "auto_map asks for remote code"),
         ({"hidden_size": "wide"}, "hidden_size"),
         ({"hidden_size": 2048.5}, "hidden_size"),
         ({"num_hidden_layers": True}, "num_hidden_layers"),
@@ -150,6 +145,19 @@ def test_files_that_are_no_config_are_refused(tmp_path, content, said):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"model_type": "mine", "auto_map": {"AutoConfig": "configuration_mine.MineConfig"}},
+        {"model_type": "mine", "auto_map": {"AutoModelForCausalLM": "modeling_mine.LlamaForCausalLM"}},
+        {"auto_map": {"AutoModelForCausalLM": "modeling_mine.MineForCausalLM"}},
+    ],
+)
+def test_a_config_that_asks_for_code_is_no_failure_of_the_model(tmp_path, change):
+    with pytest.raises(CodeNotTrusted, match=r"asks for code of its own .* that runs with its real weights alone"):
+        build(entry(tmp_path, LLAMA | change), tmp_path / "model", 0)
+
+
 def test_code_that_the_library_has_taken_in_is_no_remote_code(tmp_path):
     known = {"AutoConfig": "configuration_llama.LlamaConfig", "AutoModel": "modeling_llama.LlamaModel"}
     assert build(entry(tmp_path, LLAMA | {"auto_map": known}), tmp_path / "model", 0).parameters
@@ -182,7 +190,7 @@ def test_a_real_checkpoint_that_asks_for_code_is_refused(tmp_path, monkeypatch):
     config = {"model_type": "bert", "auto_map": {"AutoModel": "modeling.Strange"}}
     (package / "config.json").write_text(json.dumps(config))
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(BuildError, match="auto_map asks for remote code"):
+    with pytest.raises(CodeNotTrusted, match="asks for code of its own"):
         build(dataclasses.replace(HUB, package="strange_checkpoint"), tmp_path / "model", 0)
 
 
