@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,8 +20,8 @@ from harness.models import given
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel
 
-_ELSEWHERE = "--"
-"""Stands between another repository and a class of its code."""
+_BESIDE = re.compile(r"\w+\.\w+")
+"""A class in a file beside the config; what names another repository or folder looks otherwise."""
 
 
 class CodeNotTrusted(RuntimeError):
@@ -40,7 +41,7 @@ def asked(entry: Entry, config: Path) -> tuple[str, ...]:
     lacking = [one for one in classes if _name(one[1]) not in known]
     if not lacking and isinstance(model_type, str) and model_type in CONFIG_MAPPING:
         return ()
-    for auto, wanted in lacking or classes:
+    for auto, wanted in (*lacking, *classes):
         if why := _why_not(entry, wanted):
             raise CodeNotTrusted(
                 f"{entry.id}: {config.name} asks for code of its own ({auto[:80]}: {wanted[:80]}), and {why}"
@@ -54,8 +55,8 @@ def _why_not(entry: Entry, wanted: str) -> str:
         return "that of a folder or package is not run; list the model as the Hub has it"
     if entry.weights is not Weights.HUB:
         return f"that runs with its real weights alone: `--weights {Weights.HUB}`"
-    if _ELSEWHERE in wanted:
-        return "that lies in another repository, where no commit of this one pins it; it is not run"
+    if not _BESIDE.fullmatch(wanted):
+        return "that does not lie beside its config, where the commit that is trusted pins it; it is not run"
     if entry.trusts_its_code:
         return ""
     trusts = f"the list trusts that of commit {entry.trusted}" if entry.trusted else "the list trusts none"

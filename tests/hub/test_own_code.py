@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import tempfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -99,7 +100,20 @@ def cache(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def execute(hub, cache):
+def typing():
+    """Somebody types into the standard input of all that runs here."""
+    before, (keys, typed) = os.dup(0), os.pipe()
+    os.write(typed, b"secret\n")
+    os.close(typed)
+    os.dup2(keys, 0)
+    yield
+    os.dup2(before, 0)
+    for one in (before, keys):
+        os.close(one)
+
+
+@pytest.fixture(scope="module")
+def execute(hub, cache, typing):
     """The row of an entry's forward pass on the emulated TPU."""
     rows: list[dict[str, object]] = []
     journal = SimpleNamespace(append=rows.append, close=lambda: None)
@@ -213,12 +227,14 @@ def test_more_code_than_anybody_reads_is_not_taken(hub, cache, tmp_path, monkeyp
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"auto_map": CODE | {"AutoModel": "acme/other--modeling_x.X"}}, "lies in another repository"),
+        ({"auto_map": CODE | {"AutoModel": "acme/other--modeling_x.X"}}, "does not lie beside its config"),
+        ({"auto_map": CODE | {"AutoConfig": "acme/elsewhere--modeling_x.BertConfig"}}, "AutoConfig: acme/elsewhere"),
+        ({"auto_map": CODE | {"AutoConfig": "../../else/configuration_neat.NeatConfig"}}, "AutoConfig: ../../else"),
         ({"auto_map": None}, "has no model class NeatForCausalLM"),
     ],
 )
 def test_trust_is_in_this_repository_and_in_what_its_config_asks_for(hub, cache, execute, tmp_path, change, said):
-    name = f"acme/odd-{len(said)}"
+    name = f"acme/{tmp_path.name}"
     made = hub.add(name, files(tmp_path / "ran", CONFIG | {"auto_map": CODE} | change))
     prefetch(hub, cache, entry(name, made.commit))
     row = execute(entry(name, made.commit))
