@@ -15,6 +15,8 @@ from fault_table import PATIENCE
 from hub_server import Fault, HubServer
 from huggingface_hub import constants
 from safetensors.numpy import save
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 from harness import targets
 from harness.cases import Case, Dtype, Entry, Mode, Phase, Profile, Weights
@@ -149,6 +151,30 @@ def test_trusted_code_runs_on_the_target_without_a_token_or_an_input(hub, cache,
         assert not {*TOKENS} & {*one["environment"]}
         assert one["stdin"] == ""
         assert Path(one["file"]).is_relative_to(tempfile.gettempdir()), "not in the user's own folder of such code"
+
+
+def test_a_tokenizer_of_trusted_code_feeds_a_model_of_the_library(hub, cache, execute, tmp_path):
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    BertModel(BertConfig(vocab_size=8, **sizes)).save_pretrained(tmp_path / "model")
+    words = Tokenizer(models.WordLevel({"[UNK]": 0, "is": 1, "the": 2}, unk_token="[UNK]"))
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    PreTrainedTokenizerFast(tokenizer_object=words, unk_token="[UNK]").save_pretrained(tmp_path / "model")
+    content = {file.name: file.read_bytes() for file in (tmp_path / "model").iterdir()}
+    said = json.loads(content["tokenizer_config.json"])
+    said |= {"tokenizer_class": "NeatTokenizer", "auto_map": {"AutoTokenizer": [None, "words.NeatTokenizer"]}}
+    code = f"""
+from transformers import PreTrainedTokenizerFast
+
+class NeatTokenizer(PreTrainedTokenizerFast):
+    open({str(tmp_path / "ran")!r}, "w").write(__file__)
+"""
+    content |= {"tokenizer_config.json": json.dumps(said).encode(), "words.py": code.encode()}
+    made = hub.add("acme/words", content)
+    trusted = dataclasses.replace(entry("acme/words", made.commit), model_type="bert", model_class="BertModel")
+    prefetch(hub, cache, trusted)
+    row = execute(trusted)
+    assert (row["verdict"], row["inputs"]) == ("PASS", "tokenizer"), row["message"]
+    assert Path((tmp_path / "ran").read_text()).is_relative_to(tempfile.gettempdir())
 
 
 def test_code_that_nobody_trusts_is_neither_fetched_nor_run(hub, cache, execute, tmp_path):
