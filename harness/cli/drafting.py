@@ -76,7 +76,7 @@ def _registered(config: dict[str, Any], where: str, cache: Path, own_code: bool 
     listed = load_list(derived_list(cache))
     known = [entry for entry in listed if entry.model_type == model_type]
     entry = next((entry for entry in known if entry.model_class == model_class), None)
-    if entry is None and own_code and model_class in _own_classes(config):
+    if entry is None and own_code and isinstance(model_type, str) and str(model_class) in _own_classes(config):
         head = re.search(r"For[A-Z]\w*$", model_class)
         alike = [one for one in listed if head and one.model_class.endswith(head[0])]
         family = Counter(one.family for one in alike).most_common(1)[0][0] if alike else FAMILIES[0]

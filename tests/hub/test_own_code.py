@@ -46,7 +46,7 @@ from transformers.modeling_outputs import CausalLMOutput
 
 from .configuration_neat import NeatConfig
 
-seen = {"environment": sorted(os.environ), "stdin": sys.stdin.read(), "file": __file__}
+seen = {"environment": dict(os.environ), "stdin": sys.stdin.read(), "file": __file__}
 with open(MARK, "a") as mark:
     mark.write(json.dumps(seen) + "\\n")
 
@@ -150,7 +150,8 @@ def test_trusted_code_runs_on_the_target_without_a_token_or_an_input(hub, cache,
     for one in seen:
         assert not {*TOKENS} & {*one["environment"]}
         assert one["stdin"] == ""
-        assert Path(one["file"]).is_relative_to(tempfile.gettempdir()), "not in the user's own folder of such code"
+        for place in (one["file"], one["environment"]["HF_HUB_CACHE"]):
+            assert Path(place).is_relative_to(tempfile.gettempdir()), "nothing of the user's own folders is looked at"
 
 
 def test_a_tokenizer_of_trusted_code_feeds_a_model_of_the_library(hub, cache, execute, tmp_path):
