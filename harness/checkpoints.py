@@ -13,7 +13,7 @@ from typing import Any
 
 from harness.cases import Dtype
 
-CONFIG, WEIGHTS, GGUF = "config.json", "*.safetensors", ".gguf"
+CONFIG, WEIGHTS, GGUF, PICKLES = "config.json", "*.safetensors", ".gguf", "pytorch_model*.bin"
 _DTYPES = {"F32": Dtype.FLOAT32, "F16": Dtype.FLOAT16, "BF16": Dtype.BFLOAT16}
 """As headers of safetensors, and the Hub, name them."""
 _COMPANIONS = (".json", ".jinja", ".model", ".py", ".txt")
@@ -40,8 +40,10 @@ def located(place: Path) -> Path:
         return packed[0]
     if packed:
         raise NoCheckpoint(f"{place}: {len(packed)} GGUF files; name one of them, such as {packed[0]}")
+    pickled = "; `zoo run --allow-pickle --model` takes its weights, which can carry code"
     raise NoCheckpoint(
-        f"{place}: no checkpoint: neither {CONFIG} with safetensors nor a GGUF file; save_pretrained writes one"
+        f"{place}: no checkpoint: neither {CONFIG} with safetensors nor a GGUF file"
+        + (pickled if any(place.glob(PICKLES)) else "; save_pretrained writes one")
     )
 
 

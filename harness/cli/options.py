@@ -91,6 +91,9 @@ OneAttempt = Annotated[
     bool, typer.Option("--one-attempt", help="Do not run an unexpected failure again to see whether it is flaky.")
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the ids of the planned cases and stop.")]
+AllowPickle = Annotated[
+    bool, typer.Option("--allow-pickle", help="Take weights that can carry code where there are no others.")
+]
 FailFast = Annotated[bool, typer.Option("--fail-fast", "-x", help="Stop at the first unexpected result.")]
 Out = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write here (default: standard output).")]
 

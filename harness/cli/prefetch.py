@@ -38,9 +38,7 @@ def prefetch(
     quota: Annotated[
         str | None, typer.Option("--quota", metavar="SIZE", help="Disk for checkpoints, such as 200G (default: 100G).")
     ] = None,
-    allow_pickle: Annotated[
-        bool, typer.Option("--allow-pickle", help="Take weights that can carry code where there are no others.")
-    ] = False,
+    allow_pickle: options.AllowPickle = False,
     refresh: Annotated[
         bool, typer.Option("--refresh", help="Take the newest revision again where the list pins none.")
     ] = False,

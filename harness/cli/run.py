@@ -21,6 +21,7 @@ def run(
             "--model", metavar="DIR|FILE|URL", help="A checkpoint, a folder of such, or a GGUF file. Repeatable."
         ),
     ] = None,
+    allow_pickle: options.AllowPickle = False,
     weights: options.OfWeights = None,
     target: options.TargetName = options.DEFAULT_TARGET,
     phases: options.Phases = None,
@@ -79,8 +80,11 @@ def run(
     if models:
         if lists or tier or weights or plan_file:
             raise PlanError("--model says what is run: give it without --list, --tier, --weights and --plan")
-        folders = context.with_resource(checkpoints.at_hand(models, cache))  # kept from eviction as long as this runs
+        # Kept from eviction as long as this runs.
+        folders = context.with_resource(checkpoints.at_hand(models, cache, allow_pickle))
         lists = [str(path) for path in made_lists.of_checkpoints(folders, cache)]
+    elif allow_pickle:
+        raise PlanError("--allow-pickle is for --model; `zoo prefetch --allow-pickle` is for models of the Hub")
     folder, url = options.here(store, cache)
     if url and resume:
         pull(url, folder, newest=1, wanted=lambda run_id: resume in (run_id, "latest"))

@@ -41,7 +41,7 @@ def chosen(names: Sequence[str], allow_pickle: bool, code: bool = False) -> list
     weights = [name for name in names if is_weights(name)]
     pickles = [name for name in names if is_pickle(name)]
     if not weights and not (allow_pickle and pickles):
-        others = f"; it has {pickles[0]}, which can carry code (`zoo prefetch --allow-pickle`)" if pickles else ""
+        others = f"; it has {pickles[0]}, which can carry code (`--allow-pickle` takes it)" if pickles else ""
         raise Unfetched(Verdict.NO_SAFETENSORS, f"the repository has no model.safetensors{others}")
     companions = [name for name in names if is_companion(name) and name != "config.json"]
     unused = "pytorch_model.bin.index.json" if weights else "model.safetensors.index.json"

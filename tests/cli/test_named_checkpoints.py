@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import re
 from pathlib import Path
 
 import fsspec
 import numpy as np
 import pytest
+import torch
 from safetensors.numpy import save
+from safetensors.torch import load_file
 from typer.testing import CliRunner
 
 from harness.cases import Entry, Weights
-from harness.cli import checkpoints
+from harness.cli import checkpoints, made_lists
 from harness.cli.app import app
 from harness.derived import derived_path
 from harness.hub import index, space
@@ -43,8 +47,8 @@ def put(files, folder, **changed):
             files.pipe_file(f"/zoo-bucket/{folder}/{name}", content)
 
 
-def at_hand(place, cache):
-    with checkpoints.at_hand([place], cache) as folders:
+def at_hand(place, cache, **options):
+    with checkpoints.at_hand([place], cache, **options) as folders:
         return [Path(folder) for folder in folders]
 
 
@@ -71,6 +75,36 @@ def test_a_checkpoint_in_a_bucket(new_bucket, tmp_path, scheme):
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == {
         name: content for name, content in FILES.items() if name != "modeling_own.py"
     }
+
+
+class Runs:
+    """Runs a command when it is unpickled."""
+
+    def __init__(self, command):
+        self.command = command
+
+    def __reduce__(self):
+        return os.system, (self.command,)
+
+
+@pytest.mark.parametrize("where", ["here", "elsewhere"])
+def test_pickled_weights_are_taken_where_that_is_asked_for_and_never_run(bucket, tmp_path, where):
+    plain, evil, ran = io.BytesIO(), io.BytesIO(), tmp_path / "ran"
+    torch.save({"a": torch.arange(6.0)}, plain)
+    torch.save({"a": Runs(f"touch {ran}")}, evil)
+    for name, content in (("old", plain.getvalue()), ("evil", evil.getvalue())):
+        put(bucket, name, model__safetensors=None, pytorch_model__bin=content)
+        bucket.get(f"/zoo-bucket/{name}", str(tmp_path / name), recursive=True)
+    old, bad = [str(tmp_path / name) if where == "here" else f"memory://zoo-bucket/{name}" for name in ("old", "evil")]
+    with pytest.raises(ListError, match="--allow-pickle"):
+        made_lists.of_checkpoints(at_hand(old, tmp_path / "cache"), tmp_path / "cache")
+    with pytest.raises(ListError, match="without running code"):
+        at_hand(bad, tmp_path / "cache", allow_pickle=True)
+    assert not ran.exists()
+    (folder,) = at_hand(old, tmp_path / "cache", allow_pickle=True)
+    assert torch.equal(load_file(folder / "model.safetensors")["a"], torch.arange(6.0))
+    assert at_hand(old, tmp_path / "cache", allow_pickle=True) == [folder]
+    assert not (tmp_path / "old" / "model.safetensors").exists()
 
 
 def test_a_folder_of_checkpoints_is_all_of_them(bucket, tmp_path):
