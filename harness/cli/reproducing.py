@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from harness.cases import Case, Group, Stage, Verdict
+from harness.hub.at_hand import at_hand
+from harness.hub.index import Unfetched
 from harness.jobs import JobRunner, Limits, death
 from harness.jobs.attempts import WRONG
 from harness.jobs.payload import ASKED, DESCRIBED
@@ -66,7 +68,7 @@ class Reproducer:
     def __init__(
         self, target: Target, cache: Path, *, fault: str = "", seed: int = 0, seconds: float = SECONDS
     ) -> None:
-        self._target, self._seconds = target, seconds
+        self._target, self._cache, self._seconds = target, cache, seconds
         self._runner = JobRunner(target, cache, limits=LIMITS, seed=seed, fault=fault)
 
     def __enter__(self) -> Reproducer:
@@ -96,6 +98,13 @@ class Reproducer:
         verdict = Verdict(row["verdict"])
         if verdict.group is not Group.BACKEND or verdict in _BEHIND:
             raise NoRepro(f"{verdict} is {verdict.meaning}: no file of its own shows that")
+        try:
+            with at_hand(case.entry, self._cache) as entry:
+                return self._made(dataclasses.replace(case, entry=entry), row, verdict)
+        except Unfetched as no:
+            raise NoRepro(f"{no.verdict}: {no}") from no
+
+    def _made(self, case: Case, row: Mapping[str, Any], verdict: Verdict) -> Repro:
         self._runner.processes.start()
         self._runner.describe()
         prepared = self._runner.references.of(case)

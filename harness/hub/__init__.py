@@ -6,6 +6,8 @@
     unpickled.py   weights that were pickled, made safetensors
     index.py       what became of each model that was fetched, as `zoo run` reads it
     space.py       the cache's quota, and who is using what of it
+    at_hand.py     an entry with what was fetched for it, as long as somebody uses that
 
-Nothing here imports torch, but a process that unpickles, and `index.py` imports nothing that talks to a network.
+Nothing here imports torch, but a process that unpickles, and neither `index.py` nor `space.py` nor `at_hand.py` imports
+anything that talks to a network.
 """

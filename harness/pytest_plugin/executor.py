@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from harness import jobs
 from harness.cases import Case, Stage, Verdict
-from harness.hub import index, space
+from harness.hub.at_hand import at_hand
+from harness.hub.index import Unfetched
 from harness.records import Peak, Record, recorded_target
 from harness.targets.base import TargetUnavailable
 from results import StoreError, schema
@@ -82,20 +83,14 @@ class Executor:
 
     def _ran(self, case: Case) -> Record:
         """Run a case, with what `zoo prefetch` fetched if its model needs that, or record why it is not there."""
-        entry = case.entry
-        if not index.wanted(entry):
-            return self._runner.run(case)
-        with space.in_use(self._cache, entry.model_id):
-            fetched = index.known(self._cache, entry)
-            if fetched.failed is not None:
-                tries = "fetches it" if fetched.failed is Verdict.CHECKPOINT_MISSING else "tries again"
-                again = f"`zoo prefetch --weights {entry.weights}` {tries}"
-                return self._ended(case, fetched.failed, Stage.FETCH, f"{fetched.message}; {again}")
-            index.touch(self._cache, fetched)
-            entry = dataclasses.replace(entry, revision=fetched.revision)
-            given = dataclasses.replace(entry, config=fetched.config)
-            record = self._runner.run(dataclasses.replace(case, entry=given))
-        return dataclasses.replace(record, case=dataclasses.replace(case, entry=entry))
+        try:
+            with at_hand(case.entry, self._cache) as entry:
+                record = self._runner.run(dataclasses.replace(case, entry=entry))
+        except Unfetched as no:
+            return self._ended(case, no.verdict, Stage.FETCH, str(no))
+        # Where on this machine its config lies is nothing that a row tells.
+        told = dataclasses.replace(case.entry, revision=entry.revision)
+        return dataclasses.replace(record, case=dataclasses.replace(case, entry=told))
 
     def close(self) -> None:
         """End the job runner's processes and let go of the journal."""

@@ -8,15 +8,19 @@ import sys
 from pathlib import Path
 
 import pytest
+import transformers
 
-from harness.cases import Mode
+from harness.cases import Mode, Weights
 from harness.cli.reproducing import run_file, with_fault
+from harness.hub import index
 from harness.targets import resolve
 from harness.triage.repro import LINES
+from model_lists import load_list
 
 ROOT = Path(__file__).parents[2]
 FAULT = "activation_faults:gelu_by_tanh"
-CASE = "vit/ViTForImageClassification/google/vit-base-patch16-224/synthetic/forward/strict-eager/float32/padded"
+MODEL = "google/vit-base-patch16-224"
+CASE = f"vit/ViTForImageClassification/{MODEL}/hub/forward/strict-eager/float32/padded"
 
 
 @pytest.fixture
@@ -32,7 +36,19 @@ def zoo(tmp_path):
     return run
 
 
-def test_a_new_failure_gets_a_file_that_fails_with_the_bug_and_passes_without_it(zoo, tmp_path, monkeypatch):
+@pytest.fixture
+def fetched(tmp_path):
+    """The model's checkpoint, small, as `zoo prefetch --weights hub` leaves it in the cache."""
+    small = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+    config = transformers.ViTConfig(image_size=32, patch_size=8, **small)
+    (asked,) = {entry.revision for entry in load_list("smoke") if entry.model_id == MODEL}
+    folder = index.files(tmp_path / "cache") / "vit"
+    transformers.ViTForImageClassification(config).save_pretrained(folder)
+    files = {"config": str(folder / "config.json"), "weights": ("model.safetensors",)}
+    index.write(tmp_path / "cache", index.Fetched(Weights.HUB, MODEL, asked, revision=asked, **files))
+
+
+def test_a_new_failure_gets_a_file_that_fails_with_the_bug_and_passes_without_it(zoo, tmp_path, monkeypatch, fetched):
     run = zoo("rerun", CASE, "--target", "tpu-emulated", "--fault", FAULT, "--one-attempt", "--workers", "1")
     assert run.returncode == 1, run.stdout + run.stderr
     done = zoo("repro", "--new", "--seconds", "20")
