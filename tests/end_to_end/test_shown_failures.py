@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 import transformers
 
-from harness.cases import Mode, Weights
+from harness.cases import Mode, Phase, Weights
 from harness.cli.reproducing import run_file, with_fault
 from harness.hub import index
 from harness.targets import resolve
-from harness.triage.repro import LINES
+from harness.triage import repro
+from harness.triage.calls import Call, Given
+from harness.triage.repro import LINES, Subject
 from model_lists import load_list
 
 ROOT = Path(__file__).parents[2]
@@ -76,3 +78,16 @@ def test_a_file_of_its_own_compiles_on_the_emulated_target(tmp_path):
     )
     done = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, timeout=300)
     assert "tensor([0.5000, 0.5000])" in done.stdout, done.stderr
+
+
+def test_a_file_does_not_accuse_a_backend_of_weights_that_are_not_tied_there(tmp_path):
+    """PyTorch moves each part of a model for itself to a device of another kind."""
+    small = {"vocab_size": 40, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
+    words = {name: {"tensor": number} for number, name in enumerate(("input_ids", "labels"))}
+    inputs = Call("", (Given((1, 5), "int64", 0, 39), Given((1, 5), "int64", 0, 39)), (), words)
+    target = resolve("tpu-emulated")
+    subject = Subject("BertForMaskedLM", small | {"intermediate_size": 8, "max_position_embeddings": 8}, inputs, 0.0)
+    body = repro.of_model(subject, repro.WRONG, target, Mode.STRICT_EAGER, Phase.TRAIN, "float32")
+    file = tmp_path / "repro.py"
+    file.write_text(repro.Repro("a title", "a fact", target.standalone(Mode.STRICT_EAGER), body).text)
+    assert run_file(file) == ""
