@@ -23,6 +23,8 @@ from results.store import Run, repro_path
 PAGES = ("matrix", "compare", "architecture", "case")
 """Pages that draw data files; the front page is complete as it stands."""
 
+_KNOWN_BY = "data/summary.json"
+"""What every site has, and no other folder is likely to."""
 _SLICE = 2000
 """Rows that are Python objects at a time."""
 
@@ -32,7 +34,7 @@ def build(store: Path, out: Path, run: str | Run | None = None) -> Path:
 
     The run is named by a word of `results.baseline`: an id, or by default the last. An older site is replaced when
     the new one is complete; other files in the folder stay. Raises StoreError (one line) where the store has no such
-    run or cannot be read, or `out` cannot be written.
+    run or cannot be read, or `out` cannot be written or has files of these names that are no site's.
     """
     store, out = Path(store), Path(out)
     shown = run if isinstance(run, Run) else find_run(store, run or "last")
@@ -49,8 +51,12 @@ def build(store: Path, out: Path, run: str | Run | None = None) -> Path:
 
 
 def _put_in_place(draft: Path, out: Path) -> None:
-    """Move what was made over what there was, the front page last."""
-    for made in sorted(draft.iterdir(), key=lambda path: path.name == "index.html"):
+    """Move what was made over what there was, the front page last, and first the data, by which a site is known."""
+    here = sorted(draft.iterdir(), key=lambda path: (path.name == "index.html", path.name != "data"))
+    others = [made.name for made in here if (out / made.name).exists()]
+    if others and not (out / _KNOWN_BY).is_file():
+        raise StoreError(f"{out / others[0]} is not of a dashboard, and would be lost: give --out another folder")
+    for made in here:
         if made.is_dir() and (out / made.name).exists():
             os.replace(out / made.name, draft / f".old-{made.name}")
         os.replace(made, out / made.name)
@@ -90,7 +96,7 @@ def _fill(out: Path, store: Path, shown: Run) -> None:
         _give(out, f"models/{number}", evidence)
 
     zoo, header = front.zoo(read, laid, store), front.header(shown, read, laid)
-    _write_json(out / "data" / "summary.json", {"version": data.VERSION, "run": header, "zoo": zoo})
+    _write_json(out / _KNOWN_BY, {"version": data.VERSION, "run": header, "zoo": zoo})
     pages = _pages()
     front_page = {
         "zoo": zoo,

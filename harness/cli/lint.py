@@ -34,7 +34,7 @@ def lint(
     from model_lists.expectations import ExpectationError
 
     linter = Linter(transformers_registry(), diffusers_names())
-    code, found = EXIT_OK, 0
+    unread = found = 0
     paths = options.list_paths(lists or None)
     checks = [linter.of_list(path) for path in paths] + ([] if lists else _beside_the_lists(linter))
     for check in checks:
@@ -44,14 +44,15 @@ def lint(
                 found += 1
         except (ListError, ExpectationError) as error:
             print(f"ERROR: {error}", file=sys.stderr)
-            code = EXIT_NOTHING
+            unread += 1
     if linter.unchecked:
         print(f"{linter.unchecked} classes of diffusers are not checked: it is not installed", file=sys.stderr)
     if linter.of_own_code:
         print(f"{linter.of_own_code} classes of models' own code are not checked", file=sys.stderr)
     counts = f"{linter.entries} models of {linter.architectures} architectures in {len(paths)} lists"
-    print(f"{counts}: {found or 'no'} finding{'s' * (found != 1)}", file=sys.stderr)
-    raise typer.Exit(code or (EXIT_UNEXPECTED if found else EXIT_OK))
+    damaged = f", {unread} of the files cannot be read" if unread else ""
+    print(f"{counts}: {found or 'no'} finding{'s' * (found != 1)}{damaged}", file=sys.stderr)
+    raise typer.Exit(EXIT_NOTHING if unread else EXIT_UNEXPECTED if found else EXIT_OK)
 
 
 def _beside_the_lists(linter: Linter) -> list[Iterator[str]]:

@@ -220,6 +220,18 @@ def test_an_older_site_is_replaced_and_other_files_stay(build, write_run, make_c
     assert not list(site.glob(".*"))
 
 
+@pytest.mark.parametrize("name", ["data/x.json", "assets/x.css", "index.html", "badges/x.svg"])
+def test_what_somebody_else_put_there_is_not_replaced(write_run, make_case, make_record, tmp_path, name) -> None:
+    own = tmp_path / "site" / name
+    own.parent.mkdir(parents=True, exist_ok=True)
+    own.write_text("mine")
+    write_run([make_record(make_case("bert"))])
+    with pytest.raises(results.StoreError, match="is not of a dashboard"):
+        dashboards.build(tmp_path / "store", tmp_path / "site")
+    assert [path for path in (tmp_path / "site").rglob("*") if path.is_file()] == [own]
+    assert own.read_text() == "mine"
+
+
 def test_building_imports_no_torch(tmp_path: Path, write_run, make_case, make_record) -> None:
     write_run([make_record(make_case())])
     code = "import sys, dashboards; dashboards.build(sys.argv[1], sys.argv[2]); print('torch' in sys.modules)"

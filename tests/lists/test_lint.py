@@ -182,3 +182,4 @@ def test_the_exit_code_tells_findings_from_files_that_cannot_be_read(tmp_path):
     unreadable = zoo_lint(written(tmp_path, header="what,is,this"))
     assert (unreadable.returncode, unreadable.stdout) == (2, "")
     assert "missing columns model_id" in unreadable.stderr
+    assert "1 of the files cannot be read" in unreadable.stderr
