@@ -34,6 +34,7 @@ class NeatConfig(PreTrainedConfig):
 
     def __init__(self, vocab_size=32, hidden_size=16, **more):
         self.vocab_size, self.hidden_size = vocab_size, hidden_size
+        self.num_hidden_layers, self.num_attention_heads = 1, 1
         super().__init__(**more)
 """
 MODELING = """
@@ -41,7 +42,7 @@ import json, os, sys
 from pathlib import Path
 
 import torch
-from transformers import PreTrainedModel
+from transformers import GenerationMixin, PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutput
 
 from .configuration_neat import NeatConfig
@@ -50,7 +51,7 @@ seen = {"environment": dict(os.environ), "stdin": sys.stdin.read(), "file": __fi
 with open(MARK, "a") as mark:
     mark.write(json.dumps(seen) + "\\n")
 
-class NeatForCausalLM(PreTrainedModel):
+class NeatForCausalLM(PreTrainedModel, GenerationMixin):
     config_class = NeatConfig
 
     def __init__(self, config):
@@ -116,14 +117,14 @@ def typing():
 
 @pytest.fixture(scope="module")
 def execute(hub, cache, typing):
-    """The row of an entry's forward pass on the emulated TPU."""
+    """The row of an entry on the emulated TPU."""
     rows: list[dict[str, object]] = []
     journal = SimpleNamespace(append=rows.append, close=lambda: None)
     run = SimpleNamespace(id="run", journal=lambda _: journal, announce=lambda *_: None, amend=lambda _: None)
     executor = Executor(targets.resolve("tpu-emulated"), cache, run, "main", "", None, None, lambda _: Peak(0))
 
-    def executed(asked: Entry) -> dict[str, object]:
-        executor.run(Case(asked, Phase.FORWARD, Mode.STRICT_EAGER, Dtype.FLOAT32, Profile.PADDED))
+    def executed(asked: Entry, phase: Phase = Phase.FORWARD) -> dict[str, object]:
+        executor.run(Case(asked, phase, Mode.STRICT_EAGER, Dtype.FLOAT32, Profile.PADDED))
         return rows[-1]
 
     yield executed
@@ -152,6 +153,8 @@ def test_trusted_code_runs_on_the_target_without_a_token_or_an_input(hub, cache,
         assert one["stdin"] == ""
         for place in (one["file"], one["environment"]["HF_HUB_CACHE"]):
             assert Path(place).is_relative_to(tempfile.gettempdir()), "nothing of the user's own folders is looked at"
+    row = execute(trusted, Phase.GENERATE)
+    assert row["verdict"] == "PASS", row["message"]
 
 
 def test_a_tokenizer_of_trusted_code_feeds_a_model_of_the_library(hub, cache, execute, tmp_path):
