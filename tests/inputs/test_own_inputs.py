@@ -129,6 +129,25 @@ def test_pictures_and_texts_together_go_through_the_processor(tmp_path):
     assert inputs["input_ids"].shape[0] == 2
 
 
+def test_one_to_talk_with_about_pictures_is_asked_about_one_in_each_row(tmp_path):
+    images = transformers.CLIPImageProcessor(size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32})
+    words = tokenizer(pad_token="[PAD]", extra_special_tokens={"image_token": "<image>"})
+    template = (
+        "{% for turn in messages %}{% for part in turn.content %}"
+        "{{ '<image>' if part.type == 'image' else ' ' + part.text }}{% endfor %}{% endfor %}"
+    )
+    processor = transformers.LlavaProcessor(
+        images, words, patch_size=8, vision_feature_select_strategy="default", num_additional_image_tokens=1,
+        chat_template=template,
+    )  # fmt: skip
+    processor.save_pretrained(tmp_path)
+    given, inputs = fed(tmp_path, "llava", "LlavaForConditionalGeneration", image_token_index=len(WORDS))
+    assert given is Given.PROCESSOR
+    assert inputs["pixel_values"].shape == (2, 3, 32, 32)
+    assert (inputs["input_ids"] == words.convert_tokens_to_ids("<image>")).sum(1).tolist() == [16, 16]
+    assert inputs["attention_mask"].sum(1).unique().numel() == 2, "questions of two lengths"
+
+
 def test_sounds_go_through_the_feature_extractor(tmp_path):
     transformers.Wav2Vec2FeatureExtractor(return_attention_mask=True).save_pretrained(tmp_path)
     given, inputs = fed(tmp_path, "wav2vec2", "Wav2Vec2Model")
