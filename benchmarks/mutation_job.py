@@ -92,7 +92,7 @@ def _row(
         try:
             with fault.inside():
                 after = _leaves(subject, subject.load() if anew else model)
-            change, where = _change(before, after, subject.known, target.device_type)
+            change, where = _change(before, after, subject.known)
         except Exception as error:  # noqa: BLE001 - what a fault makes the backend raise is what it changes
             change, where = math.inf, f"{type(error).__name__}"
     row = {"fault": fault.id, "calls": fault.calls - calls, "change": change, "where": where}
@@ -134,9 +134,7 @@ def _verdict(payload: dict[str, Any], target: Target) -> tuple[Verdict, str, str
     return Verdict(heard.result["verdict"]), heard.result["message"], worst.get("path", "")
 
 
-def _change(
-    before: dict[str, torch.Tensor], after: dict[str, torch.Tensor], known: Reference, device: str
-) -> tuple[float, str]:
+def _change(before: dict[str, torch.Tensor], after: dict[str, torch.Tensor], known: Reference) -> tuple[float, str]:
     """By how many times the CPU's noise an output changes at most, and which. Infinite where it is no matter of size.
 
     The noise of a leaf is the CPU's distance from the truth, in the same two measures by which it is judged, and at
@@ -146,13 +144,13 @@ def _change(
         return math.inf, min(before.keys() ^ after.keys())
     most, where = 0.0, ""
     for path, old in before.items():
-        change = _of_leaf(path, old, after[path], known, device)
+        change = _of_leaf(path, old, after[path], known)
         if change > most:
             most, where = change, path
     return most, where
 
 
-def _of_leaf(path: str, old: torch.Tensor, new: torch.Tensor, known: Reference, device: str) -> float:
+def _of_leaf(path: str, old: torch.Tensor, new: torch.Tensor, known: Reference) -> float:
     if (new.device.type, new.shape, new.dtype) != (old.device.type, old.shape, old.dtype):
         return math.inf
     old, new, cpu, truth = old.cpu(), new.cpu(), known.cpu.get(path), known.truth.get(path)

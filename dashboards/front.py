@@ -175,7 +175,7 @@ def runs(nights: Nights) -> list[dict[str, Any]]:
     ]
 
 
-def header(shown: Run, nights: Nights, grid: Grid) -> dict[str, Any]:
+def header(shown: Run, grid: Grid) -> dict[str, Any]:
     """What every page says of the run that it shows."""
     facts: Mapping[str, Any] = shown.provenance
     settings = facts.get("settings") if isinstance(facts.get("settings"), Mapping) else {}

@@ -95,7 +95,7 @@ def _fill(out: Path, store: Path, shown: Run) -> None:
     for number, evidence in _evidence(laid, rows_of(), _expectations(shown), _repros(shown, out)):
         _give(out, f"models/{number}", evidence)
 
-    zoo, header = front.zoo(read, laid, store), front.header(shown, read, laid)
+    zoo, header = front.zoo(read, laid, store), front.header(shown, laid)
     _write_json(out / _KNOWN_BY, {"version": data.VERSION, "run": header, "zoo": zoo})
     pages = _pages()
     front_page = {

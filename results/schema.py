@@ -200,7 +200,6 @@ _UNIQUE = {"case_id", "recorded_at", "started_at", "message", "detail", "log"} |
 """Texts that are another in most rows."""
 
 _NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
-_COLUMN_BY_NAME = {column.name: column for column in COLUMNS}
 
 
 def row(record: Record, run_id: str) -> dict[str, Any]:
