@@ -74,9 +74,10 @@ def lint(session: nox.Session) -> None:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """The figures of benchmarks/: all of them, or `-- NAME...`."""
+    """The figures of benchmarks/ that have no session of their own: all of them, or `-- NAME...`."""
     _install(session)
-    for name in session.posargs or ["overhead", "versus_fresh_process", "sharding", "model_list", "hub_faults"]:
+    named = ["overhead", "versus_fresh_process", "sharding", "model_list", "hub_faults", "store_scale", "dashboard"]
+    for name in session.posargs or named:
         _python(session, f"benchmarks/{name}.py")
 
 
