@@ -14,7 +14,8 @@ from pathlib import Path
 
 from harness.cases import Entry, Weights
 from harness.cli.drafting import of_checkpoint
-from harness.hub.index import config_path, write_whole
+from harness.files import write_whole
+from harness.hub.index import config_path
 from harness.pytest_plugin.settings import default_cache
 from model_lists import ListError, load_list, write_list
 

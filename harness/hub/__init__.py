@@ -2,6 +2,7 @@
 
     client.py      huggingface_hub's own client, made patient: retries, pauses and a budget of requests for each model
     fetch.py       one model's config or weights, checked against what the Hub says of them
+    facts.py       what the Hub says of one model, of which an entry is drafted
     choice.py      which files of a repository make up its checkpoint
     unpickled.py   weights that were pickled, made safetensors
     index.py       what became of each model that was fetched, as `zoo run` reads it

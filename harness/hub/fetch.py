@@ -21,6 +21,7 @@ from huggingface_hub.utils import disable_progress_bars, logging
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
 from harness.cases import Entry, Verdict, Weights
+from harness.files import write_whole
 from harness.hub import index, space, unpickled
 from harness.hub.choice import chosen, is_code, is_pickle
 from harness.hub.client import Patience, Visit, patient, visiting
@@ -138,7 +139,7 @@ class _Config:
         self.visit.most = CONFIG_BYTES * TRIES_OF_A_FILE
         path = self.file("config.json", self.revision or constants.DEFAULT_REVISION)
         copy = index.config_path(self.settings.cache, self.known.model_id, self.known.asked)
-        index.write_whole(copy, path.read_bytes())
+        write_whole(copy, path.read_bytes())
         return dataclasses.replace(self.known, revision=path.parent.name, config=str(copy))
 
     @property

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from urllib.parse import quote
 
 from harness.cases import Entry, Verdict, Weights
+from harness.files import write_whole
 from harness.redaction import redacted
 
 CODE = ".py"
@@ -92,14 +92,6 @@ def config_path(cache: Path, model_id: str, asked: str) -> Path:
 def place(cache: Path, kind: Weights, model_id: str, asked: str) -> Path:
     """The file that says what is known of a model."""
     return root(cache) / "index" / kind / _named(model_id, asked)
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a small file; readers see the old content or the new one. Raises OSError."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as draft:
-        draft.write(content)
-    os.replace(draft.name, path)
 
 
 def read(cache: Path, kind: Weights, model_id: str, asked: str) -> Fetched | None:

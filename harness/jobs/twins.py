@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import pickle
-import tempfile
 from pathlib import Path
 
 from harness import checkpoints
 from harness.cases import Case, Group
+from harness.files import write_whole
 from harness.likeness import relevant
 from harness.records import Record
 
@@ -42,10 +41,7 @@ class Twins:
         """Let twins of the record's case find it. What speaks of the machine that day speaks of no twin."""
         if record.verdict.group not in (Group.PASS, Group.BACKEND) or record.twin_of:
             return
-        self._folder.mkdir(exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=self._folder, delete=False) as draft:
-            draft.write(pickle.dumps(record))
-        os.replace(draft.name, self._path(record.case, record.structure_sha256, fault))
+        write_whole(self._path(record.case, record.structure_sha256, fault), pickle.dumps(record))
 
     def _path(self, case: Case, structure_sha256: str, fault: str) -> Path:
         words = (structure_sha256, case.phase, case.mode, case.dtype, fault)
