@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from harness.cases import Case, Verdict
-    from harness.cli.drive import Plan
+    from harness.cli.asked import Plan
     from harness.triage.bisection import Found
     from harness.triage.candidates import Candidate
     from results.store import Run
@@ -76,11 +76,11 @@ def bisect(
     """
     from rich.console import Console
 
-    from harness.cli import drive
+    from harness.cli import asked, drive
     from harness.plan import PlanError
 
-    plan = drive.planned(
-        drive.Request(
+    plan = asked.planned(
+        asked.Request(
             lists=options.list_paths(lists, words=[what], cache=cache),
             target=target,
             phases=phases,

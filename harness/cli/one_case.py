@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.cases import Case
-from harness.cli import EXIT_INTERRUPTED, drive
+from harness.cli import EXIT_INTERRUPTED, asked
 from model_lists import load_list
 from results.store import Run, list_runs, open_run, read
 
@@ -31,7 +31,7 @@ class Ended:
 
 
 def run_case(
-    plan: drive.Plan, case: Case, columns: tuple[str, ...], python: Path, cache: Path, **settings: str
+    plan: asked.Plan, case: Case, columns: tuple[str, ...], python: Path, cache: Path, **settings: str
 ) -> Ended:
     """Run a case of a plan as `zoo rerun` does, with an interpreter and a cache, and read these columns of its row.
 
@@ -54,7 +54,7 @@ def run_case(
     return Ended(None, {}, why.removeprefix("ERROR:").strip())
 
 
-def _options(plan: drive.Plan, case: Case) -> list[str]:
+def _options(plan: asked.Plan, case: Case) -> list[str]:
     request = plan.request
     lists = [path for path in request.lists if case.entry.id in {entry.id for entry in load_list(path)}][:1]
     options = [f"--list={path}" for path in lists]

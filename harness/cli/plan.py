@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from harness.cases import Case
-    from harness.cli.drive import Plan
+    from harness.cli.asked import Plan
     from harness.cli.planning import Dealt
     from harness.records import Peak
 
@@ -47,7 +47,7 @@ def plan(
 
     Without --list and --tier: the smoke tier.
     """
-    from harness.cli import drive, made_lists, planning
+    from harness.cli import asked, made_lists, planning
     from harness.plan.document import dumps
     from results.files import write_atomically
     from results.learned import RECENT_RUNS
@@ -57,7 +57,7 @@ def plan(
     if url:
         pull(url, folder, newest=RECENT_RUNS)
     tier = tier or (None if lists else "smoke")
-    request = drive.Request(
+    request = asked.Request(
         lists=made_lists.with_weights(
             options.list_paths(lists, tier=tier, words=select or (), cache=cache), weights, cache
         ),
@@ -75,14 +75,14 @@ def plan(
         fault="",
         fail_fast=False,
     )
-    planned = drive.planned(request)
+    planned = asked.planned(request)
     dealt = planning.deal(planned, shards, budget, workers, datetime.now(UTC).isoformat(timespec="seconds"))
     if out is not None:
         write_atomically(out, dumps(dealt.document))
     if matrix:
         print(json.dumps({"shard": [f"{number}/{shards}" for number in range(1, shards + 1)]}))
         return
-    drive.say_what_lacks(planned)
+    asked.say_what_lacks(planned)
     _print(dealt, planned, workers)
 
 

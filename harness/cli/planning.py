@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.cases import Case
-from harness.cli import drive, options
+from harness.cli import asked, options
 from harness.cli.style import duration
 from harness.plan import FIELDS_AFTER_ENTRY, PlanError, from_ids, select
 from harness.plan.budget import parse_budget, within
@@ -37,7 +37,7 @@ class Dealt:
     peaks: Mapping[Case, Peak]
 
 
-def deal(plan: drive.Plan, shards: int, budget: str | None, workers: int, planned_at: str = "") -> Dealt:
+def deal(plan: asked.Plan, shards: int, budget: str | None, workers: int, planned_at: str = "") -> Dealt:
     """Deal a plan's cases out, and say on stderr whose time is guessed and what a budget leaves out.
 
     `workers` are each shard's, for the budget. Raises PlanError and StoreError.
@@ -71,14 +71,14 @@ def deal(plan: drive.Plan, shards: int, budget: str | None, workers: int, planne
     return Dealt(document, milliseconds, jobs, unknown, peaks)
 
 
-def part(plan: drive.Plan, dealt: Dealt, shard: Shard) -> drive.Plan:
+def part(plan: asked.Plan, dealt: Dealt, shard: Shard) -> asked.Plan:
     """The plan reduced to one shard, in the order to run it."""
     by_id = {case.id: case for case in plan.cases}
     cases = tuple(by_id[planned.case_id] for planned in dealt.document.of(shard))
     return replace(plan, cases=cases, document=dealt.document, shard=shard)
 
 
-def followed(request: drive.Request, path: Path, document: PlanDocument, shard: Shard | None) -> drive.Plan:
+def followed(request: asked.Request, path: Path, document: PlanDocument, shard: Shard | None) -> asked.Plan:
     """The plan of one shard (the only one where None) as a file says, which was read from `path`.
 
     Raises PlanError where the model lists are not those it was made from, ListError, and UnknownTarget.
@@ -94,7 +94,7 @@ def followed(request: drive.Request, path: Path, document: PlanDocument, shard: 
         names = ", ".join(options.list_name(listed) for listed in request.lists)
         raise PlanError(f"{path} was made from other model lists than {names} as found here: plan again, or use --list")
     cases = from_ids([case.case_id for case in planned], entries)
-    return replace(drive.without_cases(request), cases=cases, document=document, shard=shard)
+    return replace(asked.without_cases(request), cases=cases, document=document, shard=shard)
 
 
 def load_plan(path: Path) -> PlanDocument:
@@ -112,7 +112,7 @@ def shard_seconds(document: PlanDocument, number: int, workers: int) -> tuple[fl
     return sum(models.values()) / 1000, makespan(split(models, workers), models) / 1000
 
 
-def say_shard(plan: drive.Plan) -> None:
+def say_shard(plan: asked.Plan) -> None:
     """One line on stderr about the shard that runs."""
     if plan.document is None or plan.shard is None:
         return

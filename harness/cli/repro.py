@@ -171,7 +171,7 @@ def _make(
 
 def _cases(run: Run, rows: Sequence[Mapping[str, Any]], lists: list[str] | None, cache: Path | None) -> dict[str, Case]:
     """The cases of a run's rows by the ids that they have there, as far as their models are in a list."""
-    from harness.cli.drive import lists_of
+    from harness.cli.asked import lists_of
     from harness.plan import FIELDS_AFTER_ENTRY, from_ids
     from harness.pytest_plugin.settings import default_cache
     from model_lists import load_list

@@ -53,14 +53,14 @@ def rerun(
 
     Exit codes are those of `zoo run`.
     """
-    from harness.cli import drive
+    from harness.cli import asked, drive
     from harness.records import recorded_target
     from results.baseline import find_run
 
     seen = failed_in is not None or bool(verdicts) or cluster is not None
     if not what and not seen:
         raise typer.BadParameter("name a model, or say --failed-in, --verdict or --cluster", param_hint="WHAT")
-    request = drive.Request(
+    request = asked.Request(
         lists=options.list_paths(lists, tier=tier, words=what or (), cache=cache),
         target=target,
         phases=phases,
@@ -78,13 +78,13 @@ def rerun(
         one_attempt=one_attempt,
     )
     if seen:
-        empty = drive.without_cases(request)
+        empty = asked.without_cases(request)
         run = find_run(empty.store, failed_in or "last", target=recorded_target(empty.target.name, fault))
-        plan = drive.again(request, _ended_so(run, verdicts or [], cluster), run)
+        plan = asked.again(request, _ended_so(run, verdicts or [], cluster), run)
     else:
-        plan = drive.planned(request)
+        plan = asked.planned(request)
     if dry_run:
-        drive.print_plan(plan)
+        asked.print_plan(plan)
         return
     raise typer.Exit(drive.execute(plan, compare=True))
 

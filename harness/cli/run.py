@@ -57,7 +57,7 @@ def run(
     Exit code 0: all as expected. 1: something unexpected, or a case without a result. 2: bad input, or
     nothing could be measured. 130: interrupted; `--resume latest` continues.
     """
-    from harness.cli import checkpoints, drive, made_lists, planning
+    from harness.cli import asked, checkpoints, drive, made_lists, planning
     from harness.jobs.memory import SETTING, in_bytes
     from harness.plan import PlanError
     from harness.plan.sharding import Shard, parse_shard
@@ -91,7 +91,7 @@ def run(
     elif url and not document and (asked_shard or budget):
         pull(url, folder, newest=RECENT_RUNS)
     tier = tier or (None if lists or resume else "smoke")
-    request = drive.Request(
+    request = asked.Request(
         lists=made_lists.with_weights(
             options.list_paths(lists, tier=tier, words=select or (), cache=cache), weights, cache
         ),
@@ -112,19 +112,19 @@ def run(
         one_attempt=one_attempt,
     )
     if resume:
-        plan = drive.resumed(request, resume)
+        plan = asked.resumed(request, resume)
     elif document:
         plan = planning.followed(request, plan_file, document, asked_shard)
     elif asked_shard or budget:
         # The plan is the same on every machine, so a shard's workers are what was said and not what there is.
         side_by_side = workers or (1 if asked_shard else options.cores())
         part = asked_shard or Shard(1, 1)
-        plan = drive.planned(request)
+        plan = asked.planned(request)
         plan = planning.part(plan, planning.deal(plan, part.count, budget, side_by_side), part)
     else:
-        plan = drive.planned(request)
+        plan = asked.planned(request)
     planning.say_shard(plan)
     if dry_run:
-        drive.print_plan(plan)
+        asked.print_plan(plan)
         return
     raise typer.Exit(drive.execute(plan))

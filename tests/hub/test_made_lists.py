@@ -10,7 +10,7 @@ import pytest
 from fault_table import FILES, entry
 
 from harness.cases import Weights
-from harness.cli import drive, made_lists, options
+from harness.cli import asked, made_lists, options
 from harness.derived import derived_path
 from model_lists import DERIVED_TIERS, ListError, list_path, load_list, write_list
 from results.provenance import collect
@@ -97,4 +97,4 @@ def test_a_run_is_found_its_lists_again(tmp_path):
     write_list(own, [entry("acme/alpha", Weights.SYNTHETIC)])
     made = made_lists.with_weights([list_path("smoke"), own], "hub", tmp_path)
     run = SimpleNamespace(provenance=collect(made, {}))
-    assert set(drive.lists_of(run, (), tmp_path)) == set(made)
+    assert set(asked.lists_of(run, (), tmp_path)) == set(made)
