@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -154,13 +154,12 @@ class Server:
         """Connect to the server `name` of `folder`, after launching it where there is none.
 
         It is a fresh interpreter that calls `preload` (`module:function`) with `argument`, then serves all who
-        join. `folder` is private to this user and short enough for a socket's path. Returns at once; `ready`
-        waits.
+        join. `folder` is private to this user. Returns at once; `ready` waits.
         """
-        address = str(folder / f"{name}.socket")
         ours = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with open(folder / f"{name}.lock", "w") as lock:
+        with open(folder / f"{name}.lock", "w") as lock, _opened(folder) as place:
             fcntl.flock(lock, fcntl.LOCK_EX)
+            address = f"/proc/self/fd/{place}/{name}.socket"  # as short as a socket's path must be
             try:
                 ours.connect(address)
                 return cls(Channel(ours), None, None, name)
@@ -242,6 +241,15 @@ class Server:
 
 _left: list[subprocess.Popen[bytes]] = []
 """Servers this process has launched and left, which others may still use; kept to be reaped."""
+
+
+@contextlib.contextmanager
+def _opened(folder: Path) -> Iterator[int]:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def supervise(server: Server, child: Child, limits: Limits, first: Stage, on_stage: Callable[[Stage], None]) -> Outcome:

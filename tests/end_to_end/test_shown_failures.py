@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 import transformers
 
 from harness.cases import Mode, Phase, Weights
@@ -42,9 +43,11 @@ def zoo(tmp_path):
 def fetched(tmp_path):
     """The model's checkpoint, small, as `zoo prefetch --weights hub` leaves it in the cache."""
     small = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+    small["initializer_range"] = 0.3  # as far from linear as a model that has learnt
     config = transformers.ViTConfig(image_size=32, patch_size=8, **small)
     (asked,) = {entry.revision for entry in load_list("smoke") if entry.model_id == MODEL}
     folder = index.files(tmp_path / "cache") / "vit"
+    torch.manual_seed(0)
     transformers.ViTForImageClassification(config).save_pretrained(folder)
     files = {"config": str(folder / "config.json"), "weights": ("model.safetensors",)}
     index.write(tmp_path / "cache", index.Fetched(Weights.HUB, MODEL, asked, revision=asked, **files))

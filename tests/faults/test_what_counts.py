@@ -22,7 +22,7 @@ def change(monkeypatch):
         truth = old.double() if old.is_floating_point() else old
         cpu = (truth + 1e-6).to(old.dtype) if old.is_floating_point() else old
         known = Reference({"x": truth}, {"x": cpu}, hidden={} if hidden is None else {"x": hidden})
-        return job._change({"x": old}, {"x": new}, known, "cpu")[0]
+        return job._change({"x": old}, {"x": new}, known)[0]
 
     return measured
 

@@ -45,8 +45,10 @@ def test_tensors_of_a_base_model_are_sought_in_phases_of_other_classes():
 
 
 def test_a_death_costs_its_own_entry_and_leaves_no_folder(monkeypatch, tmp_path):
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    folder = tmp_path / ("longer than the path of a socket may be " * 3)
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
     monkeypatch.setenv("PYTHONPATH", f"{Path(__file__).parent}:{Path(__file__).parents[2]}")
     entries = [ENTRIES["bert"], ENTRIES["vit"]]
     ended = list(sweep.outcomes("hostile:killed", entries, Limits()))
@@ -55,7 +57,7 @@ def test_a_death_costs_its_own_entry_and_leaves_no_folder(monkeypatch, tmp_path)
         assert sweep.verdict_of(outcome)[0] is not Verdict.PASS
         assert outcome.signal == "SIGKILL"
         assert found is None
-    assert not list(tmp_path.iterdir())
+    assert not list(folder.iterdir())
 
 
 def test_a_server_that_cannot_start_is_raised_not_swallowed(monkeypatch):
