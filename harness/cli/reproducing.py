@@ -116,7 +116,7 @@ class Reproducer:
                 raise NoRepro(f"run again, it ends as {record.verdict}")
             row = {**row, "message": record.message, "blame_operator": record.blame.operator}
             row |= {"blame_pair": record.blame.pair}
-        attempt = _Attempt(self._runner, self._target, case, row, prepared.checkpoint, self._seconds)
+        attempt = Attempt(self._runner, self._target, case, row, prepared.checkpoint, self._seconds)
         why = ""
         for found in attempt.candidates():
             if (lines := len(found.text.splitlines())) >= repro.LINES:
@@ -161,11 +161,19 @@ def run_file(path: Path) -> str:
     if done.returncode < 0:
         return f"dies: exit status {done.returncode}"
     lines = [line for line in done.stderr.splitlines() if line.strip()]
-    own = [line for line in lines if line.startswith((f"{repro.WRONG}:", f"{RAISES} ", f"{DIES}:"))]
-    return (own or lines or [f"exit code {done.returncode}"])[-1]
+    own = [at for at, line in enumerate(lines) if line.startswith((f"{repro.WRONG}:", f"{RAISES} ", f"{DIES}:"))]
+    return _in_one_line("\n".join(lines[own[-1] :])) if own else (lines or [f"exit code {done.returncode}"])[-1]
 
 
-class _Attempt:
+def _in_one_line(said: str) -> str:
+    """What a repro says of an exception, in as much of its lines as a row has; of all else the first line."""
+    if not said.startswith(f"{RAISES} "):
+        return said.partition("\n")[0]
+    kind, _, message = said.removeprefix(f"{RAISES} ").partition(": ")
+    return f"{RAISES} {death.one_line({'type': kind, 'message': message})}"
+
+
+class Attempt:
     """The search for one repro."""
 
     def __init__(
@@ -270,8 +278,9 @@ class _Attempt:
             outcome = self._run("attempt", folder)
         result = outcome.result or {}
         error = result.get("error")
-        self.last = death.one_line(error) if error else result.get("said", "the process died")
-        return self.is_it(result.get("said", ""))
+        said = _in_one_line(result.get("said", ""))
+        self.last = death.one_line(error) if error else said if "said" in result else "the process died"
+        return self.is_it(said)
 
     def _asked(self, job: str, **asked: Any) -> dict[str, Any] | None:
         with self._folder(**asked) as folder:

@@ -12,8 +12,10 @@ import torch
 import transformers
 
 from harness.cases import Mode, Phase, Weights
+from harness.cli import reproducing
 from harness.cli.reproducing import run_file, with_fault
 from harness.hub import index
+from harness.plan import from_ids
 from harness.targets import resolve
 from harness.triage import repro
 from harness.triage.calls import Call, Given
@@ -94,3 +96,18 @@ def test_a_file_does_not_accuse_a_backend_of_weights_that_are_not_tied_there(tmp
     file = tmp_path / "repro.py"
     file.write_text(repro.Repro("a title", "a fact", target.standalone(Mode.STRICT_EAGER), body).text)
     assert run_file(file) == ""
+
+
+def test_what_a_compiler_raises_is_told_as_a_row_tells_it(tmp_path):
+    """A row names the harness's own function for a compiler where a file names the backend; both mean one failure."""
+    end = "raised:\\nRuntimeError: view(): cannot be\\n\\nWhile executing %view\\nSet TORCHDYNAMO_VERBOSE=1"
+    file = tmp_path / "repro.py"
+    file.write_text(f"import sys\nsys.exit(\"raises BackendCompilerFailed: backend='tpu' {end}\")\n")
+    said = run_file(file)
+    assert said == "raises BackendCompilerFailed: backend='tpu' raised: RuntimeError: view(): cannot be"
+    message = "BackendCompilerFailed: backend='compile' raised: RuntimeError: view(): cannot be"
+    row = dict.fromkeys(reproducing.COLUMNS, "") | {"verdict": "COMPILE_ERROR", "message": message, "stage": "compile"}
+    (case,) = from_ids([CASE.replace("/hub/", "/synthetic/")], load_list("smoke"))
+    attempt = reproducing.Attempt(None, resolve("tpu-emulated"), case, row, "", 1.0)
+    assert attempt.is_it(said)
+    assert not attempt.is_it(said.replace("view()", "reshape()"))
